@@ -85,7 +85,7 @@ else:
 
 
 def __dir__() -> list[str]:
-    """The public names: not what this file imports, nor which modules have been loaded."""
+    """The public names only, without the imports of this file and the modules loaded so far."""
     special = {name for name in globals() if name.startswith("__")}
     return sorted({*special, *__all__, *_SUBMODULES})
 

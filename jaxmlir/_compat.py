@@ -1,8 +1,8 @@
-"""The only door to JAX's private modules, and the place where JAX's versions are made alike.
+"""The only access to JAX's private modules, where differences between versions are handled.
 
 Everything is loaded on first use: printing or parsing a module must not pay for importing JAX.
-``from jaxmlir._compat import core`` imports ``jax._src.core`` then and there; a module that wants
-to stay light imports ``_compat`` itself and touches attributes inside its functions.
+``from jaxmlir._compat import core`` imports ``jax._src.core`` immediately.  To defer that, a module
+imports ``_compat`` itself and uses its attributes inside functions.
 
 Supported: 0.10.2, 0.11.x, 0.12.x.  Differences between them, and where they are handled:
 
@@ -75,7 +75,7 @@ def __getattr__(name: str) -> Any:
 
 @functools.cache
 def jax_version() -> tuple[int, ...]:
-    """The installed JAX's version as integers, read from its metadata where it is not imported."""
+    """The installed JAX's version as integers, from its metadata if JAX is not imported."""
     if "jax" in sys.modules:
         version = sys.modules["jax"].__version__
     else:
@@ -86,13 +86,13 @@ def jax_version() -> tuple[int, ...]:
 
 
 def _fields(*names: str, **keywords: str) -> dict[str, str]:
-    """The fields of a class, with the constructor's keyword for each; it is the name of most."""
+    """The fields of a class with the constructor's keyword for each, which is the name for most."""
     return {name: name for name in names} | keywords
 
 
-# The classes whose instances may stand in an equation's parameters and can be written down, by the
-# tag the dialect gives them: where they live, and the fields (with the constructor's keyword where
-# it differs).  ``None``: an enum, a named tuple or a dataclass, which know their own fields.
+# The classes of equation parameters that can be serialized, by the dialect's tag: their module, and
+# their fields (with the constructor's keyword if it differs).  ``None``: an enum, a named tuple or
+# a dataclass, which know their own fields.
 PARAM_CLASSES: dict[str, tuple[str, dict[str, str] | None]] = {
     "AbstractDevice": ("jax._src.mesh", None),
     "AbstractMesh": (
@@ -139,13 +139,13 @@ PARAM_CLASSES: dict[str, tuple[str, dict[str, str] | None]] = {
     "_LinearSolveTuple": ("jax._src.lax.control_flow.solves", None),
 }
 
-# The same of packages that take long to import: looked up where a value or a text has one.
+# The same for packages that take long to import: resolved when a value or a text has one.
 LATE_PARAM_CLASSES: dict[str, tuple[str, dict[str, str] | None]] = {
     "COOInfo": ("jax.experimental.sparse.coo", None),
     "SparseInfo": ("jax.experimental.sparse.util", None),
 }
 
-# Objects of which there is one, by the tag the dialect gives them.
+# Singletons, by the dialect's tag.
 PARAM_SINGLETONS: dict[str, tuple[str, str]] = {
     "UNSPECIFIED": ("jax._src.named_sharding", "UNSPECIFIED"),
     "AUTO_LAYOUT": ("jax._src.layout", "AutoLayout"),
@@ -168,7 +168,7 @@ EFFECT_CLASSES: dict[str, str] = {
 
 
 def resolve(module: str, name: str) -> Any:
-    """An attribute of a module of JAX; ``None`` where this JAX does not have it."""
+    """An attribute of a JAX module; ``None`` if the installed JAX does not have it."""
     try:
         return getattr(importlib.import_module(module), name, None)
     except ImportError:
@@ -177,26 +177,26 @@ def resolve(module: str, name: str) -> Any:
 
 @functools.cache
 def kernel_modules() -> list[Any]:
-    """Where JAX defines the instructions of kernels: those of all backends, then of each."""
+    """The modules that define the primitives of kernels: for all backends, then for each."""
     names = """
         primitives core triton.primitives triton.core mosaic.primitives mosaic.core mosaic.pipeline
         mosaic.sc_primitives mosaic_gpu.primitives mosaic_gpu.core
     """
     modules = []
     for name in names.split():
-        # Not every JAX has all of them.
+        # Some JAX versions lack some of them.
         with contextlib.suppress(ImportError):
             modules.append(importlib.import_module(f"jax._src.pallas.{name}"))
     return modules
 
 
 def hi_primitive_class() -> Any | None:
-    """The class whose instances are primitives with parameters of their own (since JAX 0.11)."""
+    """The class whose instances are primitives with their own parameters (since JAX 0.11)."""
     return resolve("jax._src.hijax", "HiPrim")
 
 
 def hi_primitive_named(name: str) -> Any | None:
-    """The class of such primitives that is called ``module:QualifiedName``, if it was imported."""
+    """The imported subclass of :func:`hi_primitive_class` called ``module:QualifiedName``."""
     pending = [hi_primitive_class()]
     while pending:
         cls = pending.pop()
@@ -208,7 +208,7 @@ def hi_primitive_named(name: str) -> Any | None:
 
 
 def transposes_linearized(eqn: Any) -> bool:
-    """Whether the backward rule of an equation is the transpose of its linearization, by JAX."""
+    """Whether JAX makes an equation's backward rule by transposing its linearization."""
     if "_prim" not in eqn.params:
         return False
     cls, pair = type(eqn.params["_prim"]), resolve("jax._src.hijax", "vjp_from_lin")
@@ -216,7 +216,7 @@ def transposes_linearized(eqn: Any) -> bool:
 
 
 def is_registered_node(cls: type) -> bool:
-    """Whether functions were registered that say what the children of a class are."""
+    """Whether a class is registered as a pytree node."""
     from jaxmlir._compat import tree_util
 
     return cls in tree_util._registry
@@ -225,9 +225,9 @@ def is_registered_node(cls: type) -> bool:
 def custom_node(registry: Any, cls: type, metadata: Any, children: Sequence[Any]) -> Any:
     """The ``PyTreeDef`` of a registered node.
 
-    ``PyTreeDef.from_node_data_and_children`` makes the same, but of a named tuple an unregistered
-    one.  A state lists the nodes children first, each as (kind, arity, metadata, class, leaves,
-    nodes).
+    ``PyTreeDef.from_node_data_and_children`` makes the same, except that a named tuple becomes an
+    unregistered node.  A pickled state lists the nodes, children first, each as (kind, arity,
+    metadata, class, leaves, nodes).
 
     Raises:
       RuntimeError: the class is not in the registry.
@@ -244,7 +244,7 @@ def custom_node(registry: Any, cls: type, metadata: Any, children: Sequence[Any]
 
 
 # Functions of `jax.checkpoint_policies` whose policies are records in some versions of JAX, by the
-# class of these.
+# class of the record.
 POLICY_MAKERS = {
     "OffloadDotWithNoBatchDims": "offload_dot_with_no_batch_dims",
     "SaveAndOffloadOnlyTheseNames": "save_and_offload_only_these_names",
@@ -254,13 +254,13 @@ POLICY_MAKERS = {
 
 
 def policy_classes() -> list[type]:
-    """Classes of policies of ``jax.checkpoint`` (before JAX 0.12)."""
+    """The classes of ``jax.checkpoint`` policies that are records (before JAX 0.12)."""
     classes = [resolve("jax._src.ad_checkpoint", name) for name in ("DotsSaveable", *POLICY_MAKERS)]
     return [cls for cls in classes if cls is not None]
 
 
 def close_jaxpr(jaxpr: Any, consts: Any = ()) -> Any:
-    """A closed jaxpr of an open one and its constants, in the installed JAX's representation."""
+    """Closes an open jaxpr over its constants, in the installed JAX's representation."""
     from jax._src import core
 
     if hasattr(jaxpr, "with_consts"):
@@ -269,7 +269,7 @@ def close_jaxpr(jaxpr: Any, consts: Any = ()) -> Any:
 
 
 def bind_leading(closed_jaxpr: Any, values: Any) -> Any:
-    """A closed jaxpr whose first arguments are fixed to values."""
+    """Fixes the first arguments of a closed jaxpr to values."""
     if not values:
         return closed_jaxpr
     jaxpr, consts = open_jaxpr(closed_jaxpr)
@@ -279,7 +279,7 @@ def bind_leading(closed_jaxpr: Any, values: Any) -> Any:
 
 
 def without_dead_code(closed_jaxpr: Any) -> tuple[Any, list[bool]]:
-    """A closed jaxpr without equations nobody needs, and which arguments it still takes."""
+    """A closed jaxpr without dead equations and unused arguments, and the mask of used ones."""
     from jax._src.interpreters import partial_eval as pe
 
     jaxpr, consts = open_jaxpr(closed_jaxpr)
@@ -317,7 +317,7 @@ def without_consts(closed_jaxpr: Any) -> Any:
 def constvars_as_arguments(jaxpr: Any) -> Any:
     """An open jaxpr that takes its constant variables as its first arguments.
 
-    JAX's own ``convert_constvars_jaxpr`` may check the jaxpr, and so want the axes in scope.
+    JAX's own ``convert_constvars_jaxpr`` may check the jaxpr, which requires its axes in scope.
     """
     if hasattr(jaxpr, "with_consts"):
         return jaxpr.with_consts(())
@@ -325,7 +325,8 @@ def constvars_as_arguments(jaxpr: Any) -> Any:
 
 
 def arguments_as_constvars(closed_jaxpr: Any, n: int) -> Any:
-    """The inverse: the first arguments become constant variables, of which operands are values."""
+    """The inverse of :func:`constvars_as_arguments`: the first ``n`` arguments become constant
+    variables, whose values the equation's operands give."""
     jaxpr = without_consts(closed_jaxpr)
     if hasattr(jaxpr, "with_consts"):
         return jaxpr.with_consts([None] * n)
@@ -333,7 +334,7 @@ def arguments_as_constvars(closed_jaxpr: Any, n: int) -> Any:
 
 
 def rebound(jaxpr: Any, constvars: list[Any], invars: list[Any]) -> Any:
-    """An open jaxpr with its variables divided otherwise."""
+    """An open jaxpr with other constant variables and arguments."""
     from jax._src import core
 
     info = debug_info("jit", jaxpr.debug_info.func_name, len(invars), len(jaxpr.outvars))
@@ -341,8 +342,7 @@ def rebound(jaxpr: Any, constvars: list[Any], invars: list[Any]) -> Any:
 
 
 def atom_of(value: Any) -> Any | None:
-    """What a value of a trace is in its jaxpr, a variable or a literal; ``None`` of other
-    values."""
+    """The variable or literal that a tracer stands for in its jaxpr; ``None`` for other values."""
     from jax._src import core
 
     atom = getattr(value, "val", None) if isinstance(value, core.Tracer) else None
@@ -350,11 +350,11 @@ def atom_of(value: Any) -> Any | None:
 
 
 def closed_and_open_differ() -> bool:
-    """Whether this JAX has closed jaxprs as a class of their own (before 0.11)."""
+    """Whether closed jaxprs have a class of their own (before JAX 0.11)."""
     return jax_version() < (0, 11)
 
 
-# Parameters that hold an open jaxpr where that is a class of its own.
+# Parameters that hold an open jaxpr if open and closed jaxprs differ.
 OPEN_JAXPR_PARAMS = frozenset(
     {
         ("call", "call_jaxpr"),
@@ -392,7 +392,7 @@ def register_linearization(primitive: Any, rule: Any) -> None:
 def register_dce(primitive: Any, rule: Any) -> None:
     """Registers ``rule(used_results, eqn) -> (used_operands, eqn or None)``.
 
-    Since JAX 0.12 rules are told as well which inputs of the jaxpr are live.
+    Since JAX 0.12 rules also get the live inputs of the jaxpr.
     """
     from jax._src.interpreters import partial_eval
 
@@ -403,7 +403,7 @@ def register_dce(primitive: Any, rule: Any) -> None:
 
 
 def linearity(primitive: Any) -> str | None:
-    """``"linear"`` in all operands, or ``"bilinear"`` in two, if JAX made its JVP rule of that."""
+    """``"linear"`` in all operands or ``"bilinear"`` in two, by the JVP rule; else ``None``."""
     from jax._src.interpreters import ad
 
     rule = ad.primitive_jvps.get(primitive)
@@ -420,7 +420,7 @@ def linearity(primitive: Any) -> str | None:
 
 
 class _LateMhlo(types.ModuleType):
-    """The dialect's module, whose contents are imported when another than these is asked for."""
+    """The MHLO module, which imports its contents on first access to another attribute."""
 
     register_mhlo_dialect: Any
 
@@ -429,10 +429,10 @@ class _LateMhlo(types.ModuleType):
 
 
 def defer_mhlo_classes() -> None:
-    """Spares JAX the Python classes of MHLO's operations: importing them takes 10 to 20 ms.
+    """Defers the import of the Python classes of MHLO's operations, which takes 10 to 20 ms.
 
-    JAX asks for the dialect's module when it makes a context for lowering, to register the dialect
-    there, and uses none of the classes.
+    JAX imports the dialect's module to register the dialect in a context for lowering, and uses
+    none of the classes.
     """
     from jax._src.lib.mlir import dialects
     from jaxlib.mlir._mlir_libs import _mlirHlo
@@ -444,15 +444,15 @@ def defer_mhlo_classes() -> None:
 
 
 def flatten_primals(values: Any) -> Any:
-    """A tuple of values as ``ad.linearize`` takes its primals."""
+    """A tuple of values in the form that ``ad.linearize`` takes as primals."""
     from jax._src.interpreters import ad
 
     return ad.ft.flatten(tuple(values)) if hasattr(ad, "ft") else ad.FlatTree.flatten(tuple(values))
 
 
 def replace_differentiated(replacement: Callable[[Any], Any]) -> None:
-    """Has JAX's ``jvp``, ``vjp`` and ``linearize``, and all that it makes of these, differentiate
-    ``replacement(function)`` in place of a function from now on."""
+    """From now on, has JAX's ``jvp``, ``vjp`` and ``linearize``, and all functions built on them,
+    differentiate ``replacement(function)`` in place of a function."""
     from jax._src.interpreters import ad
 
     def replaced(differentiate: Any) -> Any:
@@ -473,7 +473,7 @@ def call_bwd(bwd: Any, *args: Any) -> list[Any]:
 
 
 def wrap_bwd(function: Any, debug_info: Any) -> Any:
-    """A flat backward rule, as the installed JAX wants it, of a function returning cotangents."""
+    """A flat backward rule for the installed JAX, made from a function that returns cotangents."""
     from jax._src import linear_util as lu
 
     if jax_version() >= (0, 11, 1):
@@ -482,11 +482,11 @@ def wrap_bwd(function: Any, debug_info: Any) -> Any:
 
 
 def wrapped_rule(function: Any) -> Any | None:
-    """The custom rule, or thunk of one, that a function of JAX's calls and adds nothing to.
+    """The custom rule, or thunk of one, inside a wrapper of JAX's that has no effect.
 
-    Each time JAX traces or prunes a jaxpr again, the rules in it get another layer: a memo, the
-    removal of unused results, the removal of constants.  ``None`` if a layer has something to do,
-    or the function is no layer.
+    Each time JAX traces or prunes a jaxpr again, its rules get another wrapper: a memo, the removal
+    of unused results, the removal of constants.  ``None`` if the wrapper has something to do, or
+    the function is not a wrapper.
     """
     if not (function.__module__ or "").startswith("jax._src."):
         return None
@@ -515,19 +515,19 @@ def wrapped_rule(function: Any) -> Any | None:
 
 
 def cells_of(function: Any) -> dict[str, Any]:
-    """The cells of what a function closes over, by name."""
+    """The closure cells of a function, by variable name."""
     return dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
 
 
 def user_function(function: Any) -> Any:
-    """The user's function of one that fixes some of its arguments, as ``jax.grad`` does."""
+    """The user's function inside wrappers that fix some of its arguments, as ``jax.grad`` does."""
     while getattr(function, "__qualname__", "").startswith("argnums_partial2."):
         function = cells_of(function)["f"].cell_contents
     return function
 
 
 def _layers(rule: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """The functions of JAX's around a custom rule, outermost first, with the cells of each."""
+    """JAX's wrappers around a custom rule, outermost first, with the closure cells of each."""
     while rule is not None:
         rule = rule.f if hasattr(rule, "f") else rule
         is_function = isinstance(rule, types.FunctionType)
@@ -539,11 +539,11 @@ def _layers(rule: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
         rule = inner and inner.cell_contents
 
 
-# What JAX's functions call the rule, or the function around it, that they call.
+# The closure variables of JAX's wrappers that hold the rule or the next wrapper.
 _WRAPPED = ("fn", "fwd", "fwd_jaxpr_thunk", "jvp", "jvp_jaxpr_fun")
 
 
-# The functions of JAX's that make functions of data, by the names that they have had.
+# JAX's functions that make functions from data: module and names in the supported versions.
 FUNCTION_MAKERS = {
     "closure_converted": ("jax._src.stages", ("_closure_converted_fun", "Traced.closure_convert")),
     "vmap_rule": ("jax._src.hijax", ("vmap_rule",)),
@@ -551,23 +551,23 @@ FUNCTION_MAKERS = {
 
 
 def is_made_by(function: Any, module: str, makers: Sequence[str]) -> bool:
-    """Whether a function was defined in one of JAX's."""
+    """Whether a function was defined inside one of the ``makers`` of a module."""
     name, local, _ = function.__qualname__.partition(".<locals>.")
     return function.__module__ == module and bool(local) and name in makers
 
 
 def innermost_layer(rule: Any) -> Any:
-    """The function of JAX's next to a user's custom rule: the same for all that lead to the rule,
-    and so to what it leaves there when it is traced.  ``None`` if there is none."""
-    # A rule of JAX's own may be a function of such a module too, and is around nothing.
+    """JAX's innermost wrapper around a user's custom rule; ``None`` if there is none.  All wrapped
+    forms of the rule share it, with the state that tracing the rule leaves there."""
+    # A rule of JAX's own is also a function of a JAX module, but wraps nothing.
     around = [layer for layer, cells in _layers(rule) if not cells.keys().isdisjoint(_WRAPPED)]
     return around[-1] if around else None
 
 
 def flat_jvp(thunk: Any) -> tuple[Any, Any] | None:
     """The user's rule that the innermost thunk of a ``jax.custom_jvp`` function runs, and the
-    pytree of its arguments.  ``None`` if that is no such thunk, or gives it more arguments."""
-    # Not one that drops unused results, which calls another.
+    pytree of its arguments.  ``None`` for other functions, and if the thunk adds arguments."""
+    # Thunks that drop unused results call another thunk, and do not count.
     if not isinstance(thunk, types.FunctionType) or thunk.__name__ != "jvp_jaxpr_thunk":
         return None
     flat = cells_of(thunk)["jvp"].cell_contents
@@ -578,9 +578,9 @@ def flat_jvp(thunk: Any) -> tuple[Any, Any] | None:
 
 
 def closed_over(fwd: Any) -> int:
-    """How many leading operands of a forward rule it refuses to be differentiated in.
+    """The number of leading operands that a forward rule refuses to be differentiated in.
 
-    They were values that the ``custom_vjp`` function closed over when its jaxpr was traced first.
+    The ``custom_vjp`` function closed over these values when its jaxpr was first traced.
     """
     return sum(
         cells["num_consts"].cell_contents
@@ -590,10 +590,10 @@ def closed_over(fwd: Any) -> int:
 
 
 def forget_traced(fwd: Any) -> None:
-    """Makes a forward rule trace anew when it is called next, whatever it was called with before.
+    """Clears the memo of a forward rule, so that its next call traces it again.
 
-    By tracing it tells what residuals there are, to its backward rule too, and that is of the last
-    call that it was traced for: not of one that it remembered, nor of one that failed.
+    Tracing records the structure of the residuals, also for the backward rule.  The record is that
+    of the last traced call, which need not be the last call: that may be memoized or have failed.
     """
     for layer, cells in _layers(fwd):
         if layer.__qualname__ == "_memoize.<locals>.memoized":
@@ -601,7 +601,7 @@ def forget_traced(fwd: Any) -> None:
 
 
 def rule_transforms(function: Any) -> list[tuple[Any, Any]]:
-    """The transforms of a ``WrappedFun`` that do something: not those for no constants."""
+    """The transforms of a ``WrappedFun``, except those that handle an empty list of constants."""
     return [
         (transform, args)
         for transform, args in function.transforms
@@ -620,7 +620,7 @@ class ConfigSnapshot:
 
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:
-        """Has JAX trace under the configuration of the snapshot meanwhile."""
+        """Restores the configuration of the snapshot within the block."""
         with contextlib.ExitStack() as stack:
             for option, value in self._values.items():
                 if option.value is not value and option.value != value:
@@ -630,7 +630,7 @@ class ConfigSnapshot:
 
 @functools.cache
 def _config_options() -> tuple[Any, ...]:
-    """JAX's options of which some thread may have a value of its own."""
+    """JAX's options that may have thread-local values."""
     from jax._src import config, layout, mesh
 
     kind = resolve("jax._src.config", "config_ext").Config
@@ -642,7 +642,7 @@ def _config_options() -> tuple[Any, ...]:
 def _override(option: Any, value: Any) -> Iterator[None]:
     unset = resolve("jax._src.config", "config_ext").unset
     hook = getattr(option, "_update_thread_local_hook", None) or (lambda _: None)
-    # What holds for all threads is not this one's own: of a mesh ``None``, which JAX fails at.
+    # The global value must not become thread-local: for a mesh it is ``None``, on which JAX fails.
     before = option.swap_local(unset if value is option.get_global() else value)
     hook(value)
     try:
@@ -653,7 +653,7 @@ def _override(option: Any, value: Any) -> Iterator[None]:
 
 
 def eqn_context_fields() -> list[str]:
-    """What the context of an equation holds, in the order in which its constructor takes it."""
+    """The fields of an equation's context, in the order of its constructor's arguments."""
     from jax._src import core
 
     unlisted = ("configs", "__weakref__")
@@ -662,10 +662,10 @@ def eqn_context_fields() -> list[str]:
 
 @functools.cache
 def default_eqn_context() -> Any:
-    """The context of an equation made where nobody has configured anything.
+    """The context of an equation without any configuration.
 
-    ``JaxprEqnContext()`` is not that: it has what is set now, and a program must mean the same in
-    another process, and outside of the mesh in which the first one was traced.
+    ``JaxprEqnContext()`` has the present configuration instead.  A program must mean the same in
+    another process, and outside of the mesh in which it was traced.
     """
     from jax._src import core, mesh
 
@@ -683,10 +683,10 @@ def default_eqn_context() -> Any:
 
 
 def in_context(ctx: Any) -> contextlib.AbstractContextManager[Any]:
-    """Has JAX work under the context of an equation meanwhile.
+    """Sets the context of an equation within the block.
 
-    Where that is what is set anyway, nothing is: JAX tells no mesh from an empty one where it looks
-    up a jitted function, and would trace it again.
+    If it is set already, nothing is done: JAX distinguishes no mesh from an empty one when it looks
+    up a jitted function, and would trace the function again.
     """
     from jax._src import core
 
@@ -702,18 +702,22 @@ def named_axes(mesh: Any) -> contextlib.AbstractContextManager[Any]:
     return core.extend_axis_env_nd([(axis, mesh.shape[axis]) for axis in mesh.manual_axes])
 
 
+def trace_flat(function: Any, avals: Sequence[Any], info: Any) -> tuple[Any, list[Any]]:
+    """The jaxpr of a function of flat arguments, and its constants.
+
+    Args:
+      info: tells the function's name; its arguments and results have none.
+    """
+    from jax._src import linear_util as lu
+    from jax._src.interpreters import partial_eval as pe
+
+    wrapped = lu.wrap_init(function, debug_info=info.with_unknown_names())
+    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(wrapped, list(avals))
+    return jaxpr, consts
+
+
 def debug_info(traced_for: str, name: str, n_args: int, n_results: int) -> Any:
-    """Debug information that names a function and nothing else."""
+    """Debug information that consists of a function's name only."""
     from jax._src import core
 
     return core.DebugInfo(traced_for, name, ("",) * n_args, ("",) * n_results)
-
-
-def version_matches(specifier: str) -> bool:
-    """Whether the installed JAX is one that ``">=0.11"``, ``"<0.12"`` or ``""`` (all) names."""
-    if not specifier:
-        return True
-    sign, *numbers = re.findall(r"[<>]=?|\d+", specifier)
-    bound = tuple(map(int, numbers))
-    have = jax_version()[: len(bound)]
-    return have >= bound if sign == ">=" else have < bound

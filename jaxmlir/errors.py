@@ -1,7 +1,7 @@
-"""What jaxmlir raises.
+"""The exceptions of jaxmlir.
 
 Every error is a paragraph: the op, its MLIR location, the user's Python line, what was expected and
-what came.  All derive from :class:`JaxmlirError`; those that point into a module carry
+what was found.  All derive from :class:`JaxmlirError`; those that point into a module carry
 ``diagnostics``, which ``jaxmlir-opt`` prints as ``file:line:col: error: message``.
 """
 
@@ -29,8 +29,8 @@ class Diagnostic(NamedTuple):
         return "\n".join([text, *(str(note) for note in self.notes)])
 
     def placed(self, filename: str) -> Diagnostic:
-        """The diagnostic, its notes included, about a file: MLIR calls a parsed string ``-``, and
-        one without a place is about the whole file."""
+        """The diagnostic and its notes with a file name in place of MLIR's ``-`` for parsed
+        strings. Without line and column, a diagnostic is about the whole file."""
         file = filename if self.file in ("", "-") else self.file
         return self._replace(file=file, notes=tuple(n.placed(filename) for n in self.notes))
 
@@ -50,7 +50,7 @@ class DiagnosticError(JaxmlirError):
 
 
 def message_of(error: Exception) -> str:
-    """What an error says, without the place it points to, to be said about another place."""
+    """The message of an error without its place, for an error about another place."""
     if isinstance(error, DiagnosticError):
         return "\n".join(d.message for d in error.diagnostics)
     return str(error)
@@ -61,15 +61,15 @@ def count(n: int, what: str) -> str:
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
-# Comparing each letter of a name with each of the known ones takes longer than anybody waits.
+# With more comparisons of letters, the search takes longer than anybody waits.
 _MAX_COMPARISONS = 4_000_000
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was most likely meant: one that only has a prefix (``jaxpr-dce`` of
-    ``dce``), or, among the nearest, one of the same letters.
+    """The known name that was most likely meant: one with an added prefix (``jaxpr-dce`` for
+    ``dce``), or one of the nearest names, preferably with the same letters.
 
-    None is looked for among very many, or very long ones.
+    Returns ``None`` without searching if the known names are very many or very long.
     """
     known = list(known)
     if len(name) * sum(map(len, known)) > _MAX_COMPARISONS:
@@ -86,12 +86,12 @@ _Kind = TypeVar("_Kind", bound=DiagnosticError)
 def at_op(
     kind: type[_Kind], error: Exception, name: str, position: tuple[str, int, int], what: str = "op"
 ) -> _Kind:
-    """An error as one of this kind about an op, unless it is one that points somewhere already.
+    """Converts an error to this kind, about an op; an error of this kind with a place stays.
 
     Args:
-      name: of the op.
+      name: the name of the op.
       position: the user's file, line and column.
-      what: said of the op, where the message does not speak of it yet.
+      what: follows the op's name if the message does not begin with it.
     """
     if isinstance(error, kind) and error.diagnostics[0].line:
         return error
@@ -102,7 +102,7 @@ def at_op(
 
 
 class ParseError(DiagnosticError):
-    """The text or bytecode is not a module of MLIR."""
+    """The text or bytecode is not an MLIR module."""
 
 
 class VerificationError(DiagnosticError):
@@ -118,10 +118,10 @@ class ExportError(DiagnosticError):
 
 
 class UntracedRuleError(ExportError):
-    """A custom derivative rule is asked for that could not be traced.
+    """A custom derivative rule is needed that could not be traced.
 
     Attributes:
-      reason: why; ``None`` of a rule that the program lacks.
+      reason: why it could not; ``None`` for a rule that the program lacks.
     """
 
     def __init__(self, rule: str, reason: str | None):
@@ -148,10 +148,10 @@ class ForwardModeError(LoweringError, EvaluationError, TransformError, TypeError
 
 
 def cause_of(located: BaseException, error: BaseException) -> BaseException | None:
-    """What to raise ``located`` from, the form of ``error`` that names a place.
+    """The cause to raise ``located`` from; ``located`` is ``error`` with a place added.
 
-    Not from itself where it had one already: JAX follows the causes of an error, without end if
-    they form a circle.
+    If ``error`` already had a place, the two are the same object, which must not become its own
+    cause: JAX follows the causes of an error, and would not end on a cycle.
     """
     return error.__cause__ if located is error else error
 
@@ -164,7 +164,7 @@ TOO_DEEP = (
 
 @contextlib.contextmanager
 def deep_calls_as(kind: type[DiagnosticError]) -> Iterator[None]:
-    """Has functions that call one another too deep be an error of this kind."""
+    """Raises an error of this kind for functions that call one another too deeply."""
     try:
         yield
     except RecursionError:
@@ -172,7 +172,7 @@ def deep_calls_as(kind: type[DiagnosticError]) -> Iterator[None]:
 
 
 class PipelineError(JaxmlirError):
-    """A pass pipeline is malformed, or names a pass or option that does not exist."""
+    """A pass pipeline is malformed, or names an unknown pass or option."""
 
 
 class PassError(DiagnosticError):
@@ -180,7 +180,7 @@ class PassError(DiagnosticError):
 
 
 class ArgumentError(JaxmlirError, TypeError):
-    """A call's arguments are wrong: of another pytree, shape, dtype or kind, or out of range."""
+    """A call's arguments have the wrong pytree, shape, dtype or kind, or are out of range."""
 
 
 class CompilerError(JaxmlirError):

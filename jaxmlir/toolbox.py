@@ -1,19 +1,19 @@
-"""What writers of passes need, in one place: ``from jaxmlir.toolbox import ...``.
+"""Everything that authors of passes need in one place: ``from jaxmlir.toolbox import ...``.
 
 A pass walks ``program.functions`` with :func:`ops_of`, builds new ops at an op (``with
-ir.InsertionPoint(op), op.location:``) and puts their results in its place with :func:`replace`.
+ir.InsertionPoint(op), op.location:``) and replaces the op by their results with :func:`replace`.
 New ops come from JAX (:func:`emit`), from existing ones (:func:`copy`) or from MLIR's bindings
-(``ir.Operation.create``).  All of that needs the process's context, which the pass manager has
-entered; elsewhere: ``with scope():``.
+(``ir.Operation.create``).  All of that needs the context of the process, which the pass manager
+enters.  Elsewhere, write ``with scope():``.
 
     ir, functions, scope      MLIR's bindings, the functions of a module, the context
-    ops_of, returned          the ops of a function with their names and operands; what it returns
-    definition                the op that a value comes from
+    ops_of, returned          a function's ops with names and operands; the values that it returns
+    definition                the op that gives a value
     attribute                 an op's attribute as a Python value
     constant, constant_value  writing and reading ``jaxpr.constant``
     rewrite_ops               rewriting op by op: a table of functions by op name
-    copy, emit, replace       building ops, and putting them in another's place
-    erase                     taking out an op that nobody uses
+    copy, emit, replace       building ops, and replacing an op by values
+    erase                     removing an op without uses
     remark                    telling the user what was done, and where
 """
 
@@ -35,7 +35,7 @@ from jaxmlir.rewriting.driver import replace, rewrite_ops
 
 
 def definition(value: ir.Value) -> tuple[ir.Operation, str] | None:
-    """The op that gives a value, and its name; ``None`` of a function's argument."""
+    """The op that gives a value, and its name; ``None`` for a function's argument."""
     owner = value.owner
     if isinstance(owner, ir.Block):
         return None
@@ -50,7 +50,7 @@ def constant(program: Module, value: Any, type_: ir.Type) -> ir.Value:
 
 
 def constant_value(program: Module, value: ir.Value) -> Any | None:
-    """The array that a ``jaxpr.constant`` gives; ``None`` of other values."""
+    """The array of a ``jaxpr.constant``; ``None`` for other values."""
     origin = definition(value)
     if origin is None or origin[1] != "jaxpr.constant":
         return None
@@ -60,14 +60,15 @@ def constant_value(program: Module, value: ir.Value) -> Any | None:
 def emit(
     program: Module, function: Callable[..., Sequence[Any]], args: Sequence[ir.Value]
 ) -> list[ir.Value]:
-    """Writes the ops that a JAX function performs on values at the insertion point; its results.
+    """Writes the ops of a JAX function applied to values at the insertion point; returns the
+    results.
 
     Args:
       function: takes one array for each value and returns a sequence of arrays.  It is traced once
-        for each combination of types, and must be the same object to be known again.
+        for each combination of types; pass the same object each time so that it is recognized.
 
     Raises:
-      PassError: it returns something else, or there is no insertion point.
+      PassError: ``function`` returns something else, or there is no insertion point.
     """
     from jaxmlir.transforms.templates import Rules
 

@@ -203,11 +203,10 @@ def _count(count: int | None) -> str:
 
 def _attribute(attribute: ops.Attr) -> str:
     name = f"**{attribute.name}**" if attribute.required else attribute.name
-    each = f"each of the {attribute.each}: " if attribute.each else ""
     default = "" if attribute.required else f" = {_default(attribute)}"
     versions = f" @ {attribute.jax}" if attribute.jax else ""
     renamed = "".join(f" ({old} @ {where})" for where, old in attribute.renamed)
-    return f"{name}: {each}{attribute.kind}{default}{versions}{renamed}"
+    return f"{name}: {attribute.form}{default}{versions}{renamed}"
 
 
 def _default(attribute: ops.Attr) -> str:

@@ -1,1 +1,1 @@
-"""Analyses of a program: facts that are found without changing it."""
+"""Analyses of a program: they find facts without changing it."""

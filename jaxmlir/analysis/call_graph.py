@@ -17,8 +17,9 @@ from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.ops.kernels import HARDWARE
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ImportingError
+from jaxmlir.support.graphs import below_first, reached
 
-# What who looks for loops of a known number of iterations asks for.
+# The op names for callers that look for loops with a known trip count.
 SCANS = frozenset({"jaxpr.scan"})
 
 
@@ -26,9 +27,9 @@ class CallGraph:
     """The functions of a program and the symbols in them, from one walk over the ops.
 
     Attributes:
-      ops: of each function the ops before the return, with their names.
-      uses: of each function the symbols that its ops refer to, as often as they do.
-      names: of each function the names of its ops.
+      ops: the ops of each function before its return, with their names.
+      uses: the symbols that each function's ops refer to, once for each reference.
+      names: the names of each function's ops.
     """
 
     def __init__(self, functions: dict[str, func.FuncOp]):
@@ -67,8 +68,8 @@ class CallGraph:
         return collections.Counter(use for uses in self.uses.values() for use in uses)
 
     def uses_in(self, program: Module) -> SymbolUses:
-        """The symbols that each function refers to, for who takes out those that it changes: these
-        are read again."""
+        """The symbols that each function refers to.  A caller that changes a function removes its
+        entry, which is then read again."""
         all_uses = SymbolUses(program)
         all_uses.update((symbol, tuple(uses)) for symbol, uses in self.uses.items())
         return all_uses
@@ -83,35 +84,23 @@ class CallGraph:
         ]
 
     def callees_first(self, roots: Iterable[str] | None = None) -> Iterator[str]:
-        """The functions, each after those that it refers to unless they refer to each other.
+        """The functions, each after the functions it refers to, except within cycles.
 
         Args:
-          roots: only these and what they refer to, directly or not.
+          roots: yield only these and what they refer to, directly or not.
         """
         uses = {
             symbol: [use for use in dict.fromkeys(symbols) if use in self.uses]
             for symbol, symbols in self.uses.items()
         }
-        seen: set[str] = set()
-        for root in uses if roots is None else roots:
-            stack = [(root, iter(uses[root]))] if root not in seen else []
-            seen.add(root)
-            while stack:
-                symbol, rest = stack[-1]
-                below = next((use for use in rest if use not in seen), None)
-                if below is None:
-                    stack.pop()
-                    yield symbol
-                else:
-                    seen.add(below)
-                    stack.append((below, iter(uses[below])))
+        return below_first(uses if roots is None else roots, uses.__getitem__)
 
     def kernels(self) -> set[str]:
-        """The functions of kernels (Pallas and the like), in which not every op may stand."""
+        """The functions of kernels (Pallas and the like), which may not contain every op."""
         return self._below(self._of_kernels)
 
     def run_by(self, names: Collection[str]) -> set[str]:
-        """The functions that ops of some names refer to, directly or not."""
+        """The functions that ops with these names refer to, directly or not."""
         return self._below(
             symbol
             for function, ops in self.ops.items()
@@ -123,24 +112,18 @@ class CallGraph:
 
     def _below(self, symbols: Iterable[str]) -> set[str]:
         """The functions that some symbols reach, directly or not, themselves included."""
-        reached: set[str] = set()
-        pending = list(symbols)
-        while pending:
-            symbol = pending.pop()
-            if symbol in self.uses and symbol not in reached:
-                reached.add(symbol)
-                pending += self.uses[symbol]
-        return reached
+        known = self.uses.keys()
+        return reached(symbols, lambda symbol: self.uses.get(symbol, ())) & known
 
     def have(self, symbol: str, names: Collection[str]) -> bool:
-        """Whether a function has an op of one of the names."""
+        """Whether a function has an op with one of the names."""
         return not self.names[symbol].isdisjoint(names)
 
     def outside_kernels(self, names: Collection[str] | None = None) -> list[func.FuncOp]:
-        """The functions that are no kernels, nor called by one.
+        """The functions that are not kernels and are not called by one.
 
         Args:
-          names: only those with an op of one of these.
+          names: only functions that have an op with one of these names.
         """
         skipped = self.kernels()
         return [
@@ -160,14 +143,14 @@ def visit_functions(
     names: Collection[str],
     uses: SymbolUses | None = None,
 ) -> bool:
-    """Changes the functions with an op of some names in place, those called before their callers,
-    but none of a kernel; whether any was changed.
+    """Visits the functions that have an op with one of the names, callees before callers, to change
+    them in place; returns whether any changed.
 
-    What then nobody refers to goes.
+    Functions of kernels are skipped.  Functions that nothing refers to afterwards are erased.
 
     Args:
-      visit: says whether it has changed anything.
-      uses: what functions refer to then, of who knows of some.
+      visit: changes a function and returns whether it did.
+      uses: the symbols that functions refer to after the visits, as far as the caller knows them.
     """
     entries, skipped = graph.entry_points(), graph.kernels()
     changed = [
@@ -181,10 +164,10 @@ def visit_functions(
 
 
 def keep_reachable(program: Module, entries: Sequence[str], uses: SymbolUses | None = None) -> None:
-    """Erases what no entry point refers to any more, of a program whose functions have changed.
+    """Erases the functions that no entry point reaches any more, after functions have changed.
 
     Args:
-      uses: what functions refer to now, of who knows of some.
+      uses: the symbols that functions refer to now, as far as the caller knows them.
     """
     program.changed()
     if not entries:
@@ -200,7 +183,7 @@ def keep_reachable(program: Module, entries: Sequence[str], uses: SymbolUses | N
     program.changed(remaining)
 
 
-# Attributes that say nothing about how the called function is to be compiled.
+# Attributes that do not affect how the called function is compiled.
 _PLAIN = frozenset(
     {"jaxpr", "call_jaxpr", "name", "inline", "keep_unused", "donated_invars", "jaxpr.effects"}
 )
@@ -208,7 +191,7 @@ CALLS = frozenset({"jaxpr.jit", "jaxpr.call", "jaxpr.closed_call", "jaxpr.eval_j
 
 
 def callee_of(op: Any, name: str, functions: dict[str, func.FuncOp]) -> str | None:
-    """The function that an op calls, if inlining it loses nothing."""
+    """The function that an op calls, if inlining the call loses nothing; else ``None``."""
     if not is_plain_call(op, name):
         return None
     attributes = op.attributes
@@ -218,7 +201,7 @@ def callee_of(op: Any, name: str, functions: dict[str, func.FuncOp]) -> str | No
 
 
 def is_plain_call(op: Any, name: str) -> bool:
-    """Whether an op calls a function, and asks for nothing of its own."""
+    """Whether an op is a call without attributes of its own, such as shardings."""
     return name in CALLS and all(key in _PLAIN for key, _ in op.attributes.items())
 
 
@@ -243,8 +226,8 @@ class _Signatures(dict[str, CallSignature]):
         with context():
             function = program._function(symbol)
             listed = liveness_of(program).listed_effects(symbol)
-            # References of this process may be constants, of which no effect needs to tell: a
-            # custom rule writes to them.
+            # Constants may be references of this process.  A custom rule writes to them, and no
+            # effect has to say so.
             closes_over_refs = any(isinstance(b.value, core.Ref) for b in program._handles.values())
             try:
                 signature = _signature(function, listed, closes_over_refs)
@@ -258,7 +241,7 @@ def call_signature(program: Module, symbol: str) -> CallSignature:
     """The signature of a function of a module.
 
     Raises:
-      ImportingError: an argument or result has a type that is none of the dialect's.
+      ImportingError: the type of an argument or result is not one of the dialect's.
     """
     return program.get_analysis(_Signatures)[symbol]
 

@@ -1,15 +1,16 @@
 """``jaxpr-cost``: floating-point operations and bytes by source line.
 
-A static count over the public function and all that it calls.  An op's arithmetic is counted as XLA
+A static count over the public function and everything it calls.  Arithmetic is counted as XLA
 counts it: one operation for each element of an elementwise result, two for each multiply-add of a
-contraction, and functions such as ``exp`` apart from them.  Its traffic is the size of its operands
-and results, as if each op were a kernel of its own: an upper bound, of which fusion saves a part.
+contraction, and functions such as ``exp`` in a column of their own.  The traffic of an op is the
+size of its operands and results, as if each op were a kernel.  This is an upper bound, because
+fusion avoids part of the traffic.
 
-A called function counts as often as it is called, the body of a scan times the trip count, of the
-branches the costliest.  The trip count of a ``while`` is not known, nor that of a scan over a
-symbolic size: its body counts once, and its line is marked.  Ops without a formula (factorizations,
-kernels, callbacks), or without one for symbolic sizes (a sort, the taps of a convolution), are
-listed by name; of them only the bytes are counted.
+A called function counts once per call, a scan body times the trip count, and a ``cond`` as its
+costliest branch.  The trip count of a ``while``, or of a scan over a symbolic size, is unknown: the
+body counts once, and its line is marked.  Some ops have no formula (factorizations, kernels,
+callbacks), or none for symbolic sizes (a sort, the taps of a convolution).  They are listed by
+name, and only their bytes are counted.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from jaxmlir.support.files import source_line
 SourceLine = tuple[str, int]
 """File and line of the user's frame."""
 NOWHERE: SourceLine = "", 0
-"""The line of what has none; in a function of JAX's, of what has that of the call."""
+"""The line of ops without one.  An op of a JAX-internal function takes the line of the call."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +75,10 @@ class FunctionCost:
     uncounted: collections.Counter[str] = field(default_factory=collections.Counter)
     """Ops whose arithmetic is not in ``by_line``, and how often they run."""
     unbounded: set[SourceLine] = field(default_factory=set)
-    """Lines in loops whose trip count is not known: counted for one iteration."""
+    """Lines in loops with an unknown trip count, counted for one iteration."""
 
     def at(self, line: SourceLine) -> FunctionCost:
-        """The cost of a call at a line: that of ops without one is the call's."""
+        """The cost of a call at a line: ops without a line take the call's."""
         if NOWHERE not in self.by_line or line == NOWHERE:
             return self
         call_cost = FunctionCost(uncounted=self.uncounted)
@@ -93,7 +94,7 @@ class FunctionCost:
         return sum(self.by_line.values(), Cost())
 
     def add(self, other: FunctionCost, times: int = 1) -> None:
-        """Adds what another function costs, called so many times."""
+        """Adds the cost of another function that is called ``times`` times."""
         for line, cost in other.by_line.items():
             self.by_line[line] += cost * times
         for name, count in other.uncounted.items():
@@ -101,7 +102,7 @@ class FunctionCost:
         self.unbounded |= other.unbounded
 
     def table(self, top: int | None = None) -> str:
-        """The lines by falling cost, the source beside them."""
+        """The lines in order of decreasing cost, each with its source."""
         rows = [_in_columns(row) for row in (_TITLES, *self._rows(top))]
         return "\n".join([*rows, *self._note()])
 
@@ -117,7 +118,7 @@ class FunctionCost:
 
     def _rows(self, top: int | None = None) -> Iterator[tuple[Any, ...]]:
         order = list(self.by_line.items())
-        # Symbolic sizes may not say which is more.
+        # Symbolic costs may not be comparable.
         with contextlib.suppress(core.InconclusiveDimensionOperation):
             order.sort(key=lambda item: (-item[1].flops, -item[1].bytes))
         for (file, line), cost in order[:top]:
@@ -164,10 +165,10 @@ class PrintCost(Pass):
 
 
 def costs(program: Module, symbol: str = "") -> FunctionCost:
-    """The costs of a call of ``@symbol``; by default of the public function.
+    """The costs of a call of ``@symbol``, by default of the public function.
 
     Raises:
-      ArgumentError: it is no program.
+      ArgumentError: ``program`` is not a program.
       JaxmlirError: it has no such function.
     """
     check_program(program)
@@ -181,7 +182,7 @@ class CostCounter:
     """Counts each function once.
 
     Args:
-      by_line: tell the source lines apart, which takes longer than counting; else all is one.
+      by_line: count by source line, which takes longer; otherwise all cost is on one line.
     """
 
     def __init__(self, program: Module, by_line: bool = True):
@@ -190,7 +191,7 @@ class CostCounter:
         self.known: dict[str, FunctionCost] = {}
 
     def of(self, op: Any, name: str) -> FunctionCost:
-        """The cost of an op, with the functions that it refers to."""
+        """The cost of an op, including the functions it refers to."""
         cost = FunctionCost()
         self.op(OpView(op, name), cost)
         return cost
@@ -221,14 +222,14 @@ class CostCounter:
                 total.uncounted[name] += 1
 
     def line(self, location: ir.Location, function: ir.Location | None) -> SourceLine:
-        """The user's line of an op; ``NOWHERE`` if it is that of any call of the function."""
+        """The user's line of an op; ``NOWHERE`` if it has the line of its function's call."""
         if not self.by_line or (function and locations.is_of_function(location, function)):
             return NOWHERE
         return locations.position(location)[:2]
 
 
 def _order(costs: FunctionCost) -> tuple[float, float]:
-    """By which functions are compared; a symbolic number is more than any other."""
+    """The sort key of functions; a symbolic number is greater than any other."""
     flops, size = (
         n if isinstance(n, Real) else math.inf for n in (costs.total.flops, costs.total.bytes)
     )
@@ -244,7 +245,7 @@ def leaf_cost(node: OpView, name: str) -> tuple[Cost, bool]:
     operands = [aval_of(v.type) for v in node.op.operands]
     results = [aval_of(v.type) for v in node.op.results]
     size = sum(map(_bytes, operands)) + sum(map(_bytes, results))
-    # Another shape of the same memory.
+    # A reshape reuses the memory.
     if node.name in with_trait(Trait.RESHAPE):
         return Cost(), True
     formula = _FORMULAS.get(name)
@@ -260,15 +261,15 @@ _CALLED = CALLEES | {
     f"jaxpr.{name}": ops.OPS[name].functions[0].name
     for name in ("linear_call", "remat_opt", "shard_map")
 }
-"""The attribute that names the function, of ops that call one once."""
+"""For each op that calls a function once, the attribute that names the function."""
 
 
 class OpCalls(NamedTuple):
-    """The calls that an op makes of one function, or of one of several.
+    """The calls that an op makes of one function, or of one of several alternatives.
 
     Attributes:
-      symbols: of the functions; of more than one, a call is of any of them.
-      times: how often; ``None`` where that is not known.
+      symbols: the functions; if there are several, each call runs one of them.
+      times: the number of calls; ``None`` if unknown.
     """
 
     symbols: tuple[str, ...]
@@ -276,7 +277,7 @@ class OpCalls(NamedTuple):
 
 
 def calls_of(node: OpView) -> list[OpCalls]:
-    """The calls that an op makes; none of ops that call in other ways."""
+    """The calls that an op makes; empty for ops that call functions in other ways."""
     match node.name:
         case "jaxpr.cond":
             return [OpCalls(tuple(node.get("branches")))]
@@ -292,8 +293,8 @@ def calls_of(node: OpView) -> list[OpCalls]:
 
 
 CostFormula = Callable[[OpView, list[Any], list[Any]], int | None]
-"""A formula from an op and the abstract values of its operands and results.  A symbolic size gives
-a symbolic number, or ``None`` where it stands in a function that is no polynomial."""
+"""A formula of an op and the abstract values of its operands and results.  For symbolic sizes it
+gives a symbolic number, or ``None`` if it applies a non-polynomial function to the size."""
 
 
 def _size(aval: Any) -> int:
@@ -318,7 +319,8 @@ def _reduction(node: OpView, operands: list[Any], results: list[Any]) -> int:
 
 
 def _power(node: OpView, operands: list[Any], results: list[Any]) -> int:
-    """Squaring, and multiplying where the exponent has a bit; a division if it is negative."""
+    """Repeated squaring: one product for each bit of the exponent after the first, and one more for
+    each of them that is set; one division if the exponent is negative."""
     exponent = abs(node.get("y"))
     products = max(exponent.bit_length() - 1, 0) + max(exponent.bit_count() - 1, 0)
     return _size(results[0]) * (products + (node.get("y") < 0))
@@ -337,7 +339,7 @@ def _dot_general(node: OpView, operands: list[Any], results: list[Any]) -> int:
 
 
 def _convolution(node: OpView, operands: list[Any], results: list[Any]) -> int | None:
-    """Two for each product of a kernel element with an element of the input, padding left out."""
+    """Two operations for each product of a kernel and an input element; padding is left out."""
     numbers = node.get("dimension_numbers")
     (batch, feature, *spatial), (_, in_feature, *taps), (_, _, *out) = (
         numbers.lhs_spec,
@@ -365,18 +367,19 @@ class _Window(NamedTuple):
     taps: int
     stride: int
     reach: int
-    """From one of its elements to the next."""
+    """The distance between two neighboring elements of the kernel."""
 
     def meets(self, size: int, spread: int, low: int) -> int:
-        """How often one of its elements meets one of an image.
+        """How often an element of the kernel meets an element of the image.
 
-        Result ``o`` reads at ``t`` what is at ``o * stride + t * reach - low`` in an image of which
-        one element is ``spread`` from the next.  Those ``o`` of which that is a multiple of it
-        repeat themselves, so each of their residues is a range, which both ends cut off.
+        For result ``o`` and tap ``t`` the kernel reads position ``o * stride + t * reach - low`` of
+        an image whose elements are ``spread`` apart.  The ``o`` for which the position is a
+        multiple of ``spread`` recur periodically.  Each residue class is thus a range, cut off at
+        both ends.
 
         Args:
-          size: the number of its elements.
-          low: what it is padded with before the first one.
+          size: the number of elements of the image.
+          low: the padding before the first element.
         """
         period = spread // math.gcd(self.stride, spread)
         step, last = period * self.stride, (size - 1) * spread

@@ -1,12 +1,12 @@
-"""How passes read a function: as a whole, with its values numbered, or op by op.
+"""How passes read a function: as a whole with its values numbered, or op by op.
 
-Reading an op through MLIR's bindings takes several microseconds, and hashing a value or a
-type some tenths of one.  A pass that walks a :class:`FunctionView` does so once for each op, and
-is from there a walk over small integers, with tables by signature; who gives and who uses each
-value is found when somebody asks.  It is the function as it was read.
+Reading an op through MLIR's bindings takes several microseconds, and hashing a value or a type some
+tenths of one.  Making a :class:`FunctionView` does this once for each op.  After that, a pass walks
+small integers and tables by signature.  The makers and the users of values are found when first
+asked for.  The view shows the function as it was read, not later changes.
 
-An :class:`OpView` is one op: of such a function (:attr:`FunctionView.op_views`), of a function
-that is rewritten meanwhile (:func:`ops_of`), or the one that gives a value (:func:`node_of`).
+An :class:`OpView` is one op: of a :class:`FunctionView` (:attr:`FunctionView.op_views`), of a
+function that is being rewritten (:func:`ops_of`), or the one that gives a value (:func:`node_of`).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ B = TypeVar("B", bound="FunctionView")
 
 
 class OpView:
-    """An op with its name, its operands, and its attributes, which are read when asked for.
+    """An op with its name, its operands, and its attributes, which are read on first use.
 
-    It unpacks to the first three: ``for op, name, operands in ops_of(function)``.
+    Unpacks to op, name and operands: ``for op, name, operands in ops_of(function)``.
     """
 
     __slots__ = ("attributes", "name", "op", "operands")
@@ -55,7 +55,7 @@ class OpView:
         return self.attributes
 
     def get(self, name: str, default: Any = None) -> Any:
-        """A decoded attribute, in which a function is its symbol."""
+        """A decoded attribute; a function in it is given as its symbol."""
         attr = self.attributes.get(name)
         return default if attr is None else codec.decode(attr, codec.SYMBOLS)
 
@@ -63,14 +63,14 @@ class OpView:
 def attributes_of(op: Any) -> dict[str, ir.Attribute]:
     """The attributes of an op by name."""
     attributes = op.attributes
-    # As many have none.
+    # Many ops have none.
     return dict(attributes.items()) if len(attributes) else {}
 
 
 def ops_of(function: func.FuncOp) -> Iterator[OpView]:
     """The ops before the return, in order.
 
-    The op at hand may be replaced; those after it are seen with the operands they then have.
+    The current op may be replaced; later ops are read with the operands they have by then.
     """
     for op in list(body_of(function).operations):
         name = op.name if type(op) is ir.OpView else op.operation.name
@@ -79,7 +79,7 @@ def ops_of(function: func.FuncOp) -> Iterator[OpView]:
 
 
 def node_of(value: ir.Value) -> OpView | None:
-    """The op that gives a value; ``None`` of a function's argument."""
+    """The op that gives a value; ``None`` for a function's argument."""
     owner = value.owner
     return None if isinstance(owner, ir.Block) else OpView(owner, owner.name, list(owner.operands))
 
@@ -88,10 +88,10 @@ class FunctionView:
     """A function with its values numbered: arguments first, then the ops' results in order.
 
     Attributes:
-      likeness: all that there is of the function but its name and the values of its constants, if
-        other functions may be alike in it.
-      op_string: what :func:`jaxmlir.analysis.repeated_blocks.op_string_of` has made of it.
-      tensors: what :func:`jaxmlir.optimize.algebra.labelled_tensors.reading.read` has made of it.
+      likeness: the function without its name and the values of its constants; ``None`` if no other
+        function can be alike.
+      op_string: the result of :func:`jaxmlir.analysis.repeated_blocks.op_string_of`.
+      tensors: the result of :func:`jaxmlir.optimize.algebra.labelled_tensors.reading.read`.
     """
 
     likeness: bytes | None = None
@@ -107,8 +107,9 @@ class FunctionView:
     ):
         """
         Args:
-          ops: those before the return, with their names, from a caller that has them.
-          custom_rules: whether marks of rules that are still to be traced tell ops apart.
+          ops: the ops before the return with their names, if the caller has them.
+          custom_rules: whether signatures include the marks of custom rules that are not traced
+            yet.
         """
         self.function = function
         arguments = list(body_of(function).arguments)
@@ -119,7 +120,7 @@ class FunctionView:
         self.ops: list[Any] = []
         self.signatures: list[Signature] = []
         self.operands: list[list[int]] = []
-        """The operands of each op; what the ops in its regions read comes last."""
+        """The operands of each op, then the outer values that the ops in its regions read."""
         self.results: list[tuple[int, int]] = []
         """The number of each op's first result, and the number after its last."""
         types, marked = self.types, frozenset() if custom_rules else custom_rule_ops.OPS
@@ -147,11 +148,11 @@ class FunctionView:
         self.returned = [numbers[v] for v in returned(function)]
 
     def with_calls_inlined(self, callee: Callable[[Any, str], FunctionView | None]) -> InlinedView:
-        """The function as it would be read with calls inlined; ops stay where they are written.
+        """A view of the function as if calls were inlined; the ops themselves do not move.
 
         Args:
-          callee: what is to stand in the place of an op, its own calls inlined; ``None`` leaves
-            it.
+          callee: the view to put in place of an op, with its own calls inlined; ``None`` keeps the
+            op.
         """
         inlined = self._begun(InlinedView)
         inlined.own = values = list(range(self.arity))
@@ -172,9 +173,9 @@ class FunctionView:
         return inlined
 
     def with_put_in(self, ops: Iterable[InsertedOp]) -> FunctionView:
-        """The function after ops have been put in, in the order in which they stand.
+        """A view of the function after ``ops``, given in program order, were inserted.
 
-        To read it again is to ask the bindings what each op uses now.
+        Reading the function again would ask the bindings for the operands of every op.
         """
         extended = self._begun(FunctionView)
         values, start = list(range(self.arity)), 0
@@ -194,7 +195,7 @@ class FunctionView:
         return extended
 
     def _begun(self, kind: type[B]) -> B:
-        """A function of the same arguments, of which no op is known yet."""
+        """A view with the same arguments and no ops yet."""
         view = object.__new__(kind)
         view.function, view.arity = self.function, self.arity
         view.types = self.types[: self.arity]
@@ -202,21 +203,21 @@ class FunctionView:
         return view
 
     def _finish(self, body: FunctionView, values: Sequence[int]) -> None:
-        """Notes what the ops tell, and that the function returns what another one does.
+        """Sets the names from the signatures, and the returned values from those of ``body``.
 
         Args:
-          values: the numbers of its values here.
+          values: the number in this view of each value of ``body``.
         """
         self.names: list[str] = [signature.name for signature in self.signatures]
         self.returned: list[int] = [values[v] for v in body.returned]
 
     def of_copy(self, function: func.FuncOp) -> FunctionView:
-        """The body of a copy of the function, in which ops and values have the same numbers."""
+        """The view of a copy of the function, with the same ops and value numbers."""
         *ops, _ = body_of(function).operations
         return self.of_alike(function, ops)
 
     def references(self) -> list[str]:
-        """The symbols that the ops refer to, as often as they do."""
+        """The symbols that the ops refer to, once for each reference."""
         symbols: list[str] = []
         for op, signature in zip(self.ops, self.signatures, strict=True):
             if is_foreign(signature.name):
@@ -227,7 +228,7 @@ class FunctionView:
         return symbols
 
     def of_alike(self, function: func.FuncOp, ops: list[Any]) -> FunctionView:
-        """The body of a function of those ops that is the same but for the values of constants."""
+        """The view of a function with these ops that differs only in the values of constants."""
         view = object.__new__(type(self))
         view.__dict__.update(self.__dict__)
         view.op_string = view.tensors = None
@@ -242,10 +243,10 @@ class FunctionView:
         return view
 
     def _append(self, body: FunctionView, start: int, end: int, values: list[int]) -> None:
-        """Appends ops of a function that follow on one another.
+        """Appends the ops ``start`` to ``end`` of a function.
 
         Args:
-          values: the numbers of its values here; those of the ops' results are added.
+          values: the number in this view of each value of ``body``; the ops' results are added.
         """
         if start == end:
             return
@@ -268,7 +269,7 @@ class FunctionView:
 
     @functools.cached_property
     def users(self) -> list[list[int]]:
-        """The ops that read each value, in order, each once; the return is none of them."""
+        """The ops that read each value, in order, each once; the return does not count."""
         users: list[list[int]] = [[] for _ in self.types]
         for index, operands in enumerate(self.operands):
             for value in dict.fromkeys(operands):
@@ -277,7 +278,7 @@ class FunctionView:
 
     @functools.cached_property
     def use_counts(self) -> list[int]:
-        """How often each value is an operand, of the return included."""
+        """How often each value is an operand, the return included."""
         counts = [0] * len(self.types)
         for operands in (*self.operands, self.returned):
             for value in operands:
@@ -297,8 +298,8 @@ class FunctionView:
 
     @functools.cached_property
     def structure(self) -> Hashable:
-        """The function but for the values of its constants: many are the same but for these, and
-        what is decided without them can be decided once."""
+        """The function without the values of its constants.  Many functions differ only in these,
+        so a decision that does not need them can be made once."""
         return (
             tuple(self.types[: self.arity]),
             tuple([s.results if s.name == "jaxpr.constant" else s for s in self.signatures]),
@@ -316,26 +317,26 @@ class FunctionView:
         return effects
 
     def value(self, number: int) -> ir.Value:
-        """The value of a number."""
+        """The value with a number."""
         if number < self.arity:
             return body_of(self.function).arguments[number]
         index = bisect.bisect_right(self.results, number, key=lambda numbers: numbers[1])
         return self.ops[index].results[number - self.results[index][0]]
 
     def copy(self, index: int, operands: Sequence[ir.Value]) -> list[ir.Value]:
-        """An op again, on other operands, at the current insertion point; its results."""
+        """Copies an op with other operands at the current insertion point; returns the results."""
         return self.signatures[index].create(operands, self.ops[index].location)
 
 
 class InsertedOp(NamedTuple):
-    """An op that was put into a function.
+    """An op that was inserted into a function.
 
     Attributes:
-      op: one of one result.
-      after: the index of the function's op that it stands after, or after others that were put in
-        there; -1 where it is before all.
-      reads: its operands, as the numbers of what they were before.
-      replaced: the values whose place its result takes in all that comes after.
+      op: an op with one result.
+      after: the index of the function's op that it follows, possibly with other inserted ops
+        between; -1 if it precedes all of them.
+      reads: its operands, as value numbers before the insertion.
+      replaced: the values that its result replaces in all later ops.
     """
 
     op: Any
@@ -345,11 +346,11 @@ class InsertedOp(NamedTuple):
 
 
 class InlinedView(FunctionView):
-    """A function with calls inlined, of which nothing is written.
+    """A view of a function as if calls were inlined; the IR is unchanged.
 
     Attributes:
-      own: of each of the function's own values which one of these it is.
-      tops: of each op which of the function's own ops it is, or is called by.
+      own: for each of the function's own values, its number in this view.
+      tops: for each op, the index of the function's own op that it is, or that calls it.
     """
 
     own: list[int]
@@ -360,7 +361,7 @@ class InlinedView(FunctionView):
 
 
 def array_of(node: OpView | None) -> np.ndarray | None:
-    """The value of a ``jaxpr.constant`` that stands in the IR; ``None`` of other ops."""
+    """The value of a ``jaxpr.constant`` if the IR contains it; ``None`` for other ops."""
     if node is None or node.name != "jaxpr.constant":
         return None
     attr = node.attributes.get("value")
@@ -370,7 +371,7 @@ def array_of(node: OpView | None) -> np.ndarray | None:
 def number_of(
     value: ir.Value, node_of: Callable[[ir.Value], OpView | None] = node_of
 ) -> np.generic | None:
-    """The number that every element of a value is, where a constant says so.
+    """The number that all elements of a value equal, if it is a constant; else ``None``.
 
     Args:
       node_of: the op that gives a value.
@@ -388,8 +389,8 @@ def number_of(
 
 
 def numbers_rows(node: OpView | None) -> bool:
-    """Whether an op is an iota that gives each row of its dimension another number, from 0 on:
-    its type holds them all."""
+    """Whether an op is an iota that numbers the rows of its dimension from 0 without overflow: its
+    type represents all the numbers."""
     if node is None or node.name != "jaxpr.iota":
         return False
     length = node.get("shape")[node.get("dimension")]
@@ -397,7 +398,7 @@ def numbers_rows(node: OpView | None) -> bool:
 
 
 def can_count(dtype: Any, length: int) -> bool:
-    """Whether a type holds all of 0, 1, 2 ..., so many."""
+    """Whether a type represents each of the ``length`` numbers 0, 1, 2 ..."""
     whole = dtypes.issubdtype(dtype, np.integer)
     if whole:
         return length - 1 <= dtypes.iinfo(dtype).max
@@ -406,8 +407,8 @@ def can_count(dtype: Any, length: int) -> bool:
 
 
 def counts_along(value: ir.Value, node_of: Callable[[ir.Value], OpView | None]) -> int | None:
-    """The dimension along which a value is 0, 1, 2 ..., and the same along all others; ``None``
-    where that is not known.
+    """The dimension along which a value is 0, 1, 2 ..., if it is constant along all others;
+    ``None`` if that is not known.
 
     Args:
       node_of: the op that gives a value.

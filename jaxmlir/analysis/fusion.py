@@ -1,4 +1,4 @@
-"""The ops that XLA's CPU compiler fuses into their users, and what each op of a fusion costs."""
+"""The ops that XLA's CPU compiler fuses into their users, and the cost of each op of a fusion."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import CALLEES, Trait, with_trait
 
-# Computing fewer again takes less time than storing them.
+# Recomputing fewer elements takes less time than storing them.
 FEW_ELEMENTS = 1024
 
-# Computed as part of reading an element: free themselves, but no bar to fusion.  XLA sees nothing
-# of stop_gradient.
+# Computed as part of reading an element: free, and no obstacle to fusion.  stop_gradient does not
+# reach XLA.
 MOVED = (
     with_trait(Trait.VIEW)
     | with_trait(Trait.SLICING)
@@ -26,16 +26,16 @@ MOVED = (
 )
 # Computed element by element.
 FUSED = with_trait(Trait.ELEMENTWISE) - MOVED
-# What is computed by the kernel that reads it.
+# Ops that the kernel that reads their result computes.
 FUSIBLE = FUSED | MOVED
-# Of these, what finds what it reads by index, or puts arrays beside one another: it is stored.
+# Fusible ops whose results are stored: they read by index, or put arrays beside one another.
 INDEXED = frozenset(f"jaxpr.{name}" for name in ("dynamic_slice", "gather", "stack"))
-# What XLA since 0.11 leaves to a library, with what is fused into it.
+# Reductions that XLA since 0.11 leaves to a library, together with the ops fused into them.
 LIBRARY_REDUCTIONS = frozenset(f"jaxpr.reduce_{name}" for name in ("max", "min", "sum"))
-# Functions that take the time of many ops, and of how many.  Measured per element on a CPU core, in
-# cache, XLA of jax 0.10 and 0.12: sums, products, quotients, square roots 0.1 to 0.3 ns, exp, log,
-# tanh, erf 0.3 to 1.0, and these 2 to 100, as calls or long series; sines of more than a quarter of
-# a period 9; those that become polynomials 1.5, of as many ops.
+# Functions that take as long as many ops, with that number of ops.  Measured per element on a CPU
+# core, in cache, XLA of jax 0.10 and 0.12, ns: sums, products, quotients, square roots 0.1 to 0.3;
+# exp, log, tanh, erf 0.3 to 1.0; the functions below 2 to 100, as calls or long series; sines of
+# more than a quarter of a period 9; functions that become polynomials 1.5, as much as their ops.
 SLOW = {
     f"jaxpr.{name}": weight
     for weight, names in (
@@ -49,23 +49,23 @@ SLOW = {
 }
 # Elementwise functions that take 0.1 to 1 ns.
 FUNCTIONS = (with_trait(Trait.TRANSCENDENTAL) | {"jaxpr.div"}) - SLOW.keys()
-# Slow functions that XLA takes for quick ones: it computes them in each kernel that reads them, and
-# for each element of what spreads them.  Each row of a matrix of 1000 x 1000 times functions of
-# 1000 numbers, jax 0.10 and 0.12, ms: cos 1.0, 2.0; sin 3.1, 1.3; tan 12, 20; and the others,
-# stored, 0.1 to 0.2.
+# Slow functions that XLA takes for quick ones.  It recomputes them in each kernel that reads them,
+# and for each element that their result is broadcast to.  Each row of a 1000 x 1000 matrix times
+# functions of 1000 numbers, jax 0.10 and 0.12, ms: cos 1.0, 2.0; sin 3.1, 1.3; tan 12, 20; and the
+# other functions, whose results are stored, 0.1 to 0.2.
 TAKEN_FOR_QUICK = frozenset(f"jaxpr.{name}" for name in ("cos", "sin", "tan"))
 _STORED = (FUNCTIONS | SLOW.keys()) - TAKEN_FOR_QUICK
 
 
 @functools.cache
 def is_stored_if_shared(signature: Signature) -> bool:
-    """Whether XLA computes an op once, and stores the result, where several kernels read it.
+    """Whether XLA computes an op once and stores the result if several kernels read it.
 
-    By the ops of compiled programs in which three kernels read a value, jax 0.10 and 0.12.
+    Found from the ops of compiled programs in which three kernels read a value, jax 0.10 and 0.12.
     """
     match signature.name:
         case "jaxpr.div":
-            # A quotient by a number becomes a product.
+            # Division by a single number becomes a product.
             return elements(signature.operands[1]) > 1
         case "jaxpr.integer_pow":
             # Powers become products, and quotients.
@@ -75,8 +75,7 @@ def is_stored_if_shared(signature: Signature) -> bool:
 
 
 def kept_call() -> ir.Attribute:
-    """The attribute ``jaxpr.ctx`` of a call that XLA is not to inline: what goes in and comes out
-    is stored."""
+    """The ``jaxpr.ctx`` of a call that XLA must not inline: operands and results are stored."""
     return ir.DictAttr.get({"xla_metadata": codec.encode({"inlineable": "false"})})
 
 
@@ -92,7 +91,7 @@ def is_inlined(op: Any, name: str) -> bool:
 
 
 def inlined_calls(body: FunctionView) -> dict[int, str]:
-    """The calls of a function that XLA inlines before it fuses, by index, and what they call."""
+    """The calls that XLA inlines before it fuses: the callees by the index of the op."""
     calls = {}
     for index, name in enumerate(body.names):
         if name in _INLINED:

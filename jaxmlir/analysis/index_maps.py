@@ -1,10 +1,11 @@
-"""Indexing maps: which dimensions of an op's operands and results run together.
+"""Indexing maps: which dimensions of an op's operands and results share a loop.
 
 An op is a nest of loops: ``dot_general`` of ``[i, k]`` and ``[k, j]`` runs over ``i``, ``j`` and
-``k``.  Each dimension of an operand or result is given the number of the loop that it follows, or
-``None`` where it is read in another way: sorted, accumulated along, cut, or of size 1 and repeated.
-An op is independent along each of its numbered loops: a range of one, in all that follow it, is an
-op by itself.  A loop that no result follows is a reduction, whose parts are combined::
+``k``.  Each dimension of an operand or result is mapped to the number of its loop, or to ``None``
+if it is read in another way: sorted, accumulated along, sliced, or of size 1 and broadcast.  The op
+is independent along each numbered loop: a range of the loop, in all dimensions that follow it, is
+the same op on a smaller array.  A loop that no result follows is a reduction, whose partial results
+are combined::
 
     exp              [0, 1] -> [0, 1]
     broadcast        [1] -> [0, 1]
@@ -12,18 +13,19 @@ op by itself.  A loop that no result follows is a reduction, whose parts are com
     dot_general      [0, 2], [1, 2] -> [0, 1]   add over 2
     cumsum along 1   [0, None] -> [0, None]
 
-JAX's batching rules know the same, for every primitive, in one direction: from the op on a row to
-that on a batch.  What is asked here is which op on rows an op on a batch comes from, along which of
-its dimensions, and what part of it a part of the batch is; no rule tells that.  An op that is not
-in the table is computed on the entire batch, outside of the loops over tiles.
+JAX's batching rules know the same for every primitive, but only in one direction: from the op on a
+row to the op on a batch.  The maps are needed in the other direction: which op on rows a batched op
+comes from, along which dimensions, and which part of each operand belongs to a part of the batch.
+An op that is not in the table is computed on the entire batch, outside of the loops over tiles.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +38,7 @@ from jaxmlir.dialect.ops import OPS, Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 
 Dims = tuple[int | None, ...]
-"""The loop that each dimension of a value follows."""
+"""The loop of each dimension of a value."""
 Shape = tuple[int, ...]
 
 
@@ -45,8 +47,8 @@ class IndexingMaps:
     """How an op's operands and results follow its loops.
 
     Attributes:
-      combine: the primitive that combines parts of a reduction.
-      sized: the attribute that repeats the shape of a value, and which: an operand's number, or -1
+      combine: the primitive that combines partial results of a reduction.
+      sized: the attribute that repeats the shape of a value, and the number of that operand, or -1
         for the result.
     """
 
@@ -65,7 +67,7 @@ class IndexingMaps:
     def resized(
         self, attributes: dict[str, ir.Attribute], loop: int | None, size: int
     ) -> dict[str, ir.Attribute]:
-        """The attributes of the op on a range of ``size`` of a loop."""
+        """The attributes of the op restricted to ``size`` iterations of a loop."""
         if self.sized is None or loop is None:
             return attributes
         name, which = self.sized
@@ -77,55 +79,61 @@ class IndexingMaps:
         return attributes | {name: codec.encode(tuple(sizes))}
 
 
-class MappedOp:
+class MappedOp(NamedTuple):
     """An op as its map is made: shapes, and attributes as Python values.
 
     Attributes:
+      name: in the op table.
+      get: gives an attribute, or, where there is none of the name, a second argument or ``None``.
+      operands, results: their shapes.
       dtype: of its first result.
     """
 
-    def __init__(self, signature: Signature):
-        self.name: str = signature.name.removeprefix("jaxpr.")
-        self._attributes = dict(signature.attributes)
-        self.operands: list[Shape] = [_shape(type_) for type_ in signature.operands]
-        self.results: list[Shape] = [_shape(type_) for type_ in signature.results]
-        self.dtype: Any = aval_of(signature.results[0]).dtype
+    name: str
+    get: Callable[..., Any]
+    operands: Sequence[Shape]
+    results: Sequence[Shape]
+    dtype: Any
 
-    def get(self, name: str, default: Any = None) -> Any:
-        attr = self._attributes.get(name)
-        return default if attr is None else codec.decode(attr)
+    @staticmethod
+    def of(signature: Signature) -> MappedOp:
+        """The op of a signature."""
+
+        def get(name: str, default: Any = None) -> Any:
+            attr = signature.named.get(name)
+            return default if attr is None else codec.decode(attr)
+
+        name, dtype = signature.name.removeprefix("jaxpr."), aval_of(signature.results[0]).dtype
+        shapes = ([_shape(t) for t in types] for types in (signature.operands, signature.results))
+        return MappedOp(name, get, *shapes, dtype)
 
 
+@functools.cache
 def maps_of(signature: Signature) -> IndexingMaps | None:
     """The indexing maps of ops of a signature; ``None`` of those that are not divided."""
-    if signature not in _known:
-        _known[signature] = _maps_of(signature)
-    return _known[signature]
-
-
-_known: dict[Signature, IndexingMaps | None] = {}
-
-_ASKED = ASKED | {"jaxpr.effects"}
-
-
-def _maps_of(signature: Signature) -> IndexingMaps | None:
-    if not _ASKED.isdisjoint(key for key, _ in signature.attributes):
+    if not _ASKED.isdisjoint(signature.named):
         return None
-    if not all(map(is_plain_array, (*signature.operands, *signature.results))):
+    if not all(map(is_plain_array, signature.types)):
         return None
     return symbolic_maps_of(signature)
+
+
+_ASKED = ASKED | {"jaxpr.effects"}
 
 
 def symbolic_maps_of(signature: Signature) -> IndexingMaps | None:
     """What :func:`maps_of` gives, also of ops on arrays of symbolic sizes or on several devices,
     which are not divided: it says which elements they read."""
-    make = _OPS.get(signature.name.removeprefix("jaxpr."))
-    if make is None:
+    if signature.name.removeprefix("jaxpr.") not in _OPS:
         return None
-    op = MappedOp(signature)
-    if 0 in {math.prod(shape) for shape in (*op.operands, *op.results)}:
+    return maps_of_op(MappedOp.of(signature))
+
+
+def maps_of_op(op: MappedOp) -> IndexingMaps | None:
+    """The indexing maps of an op, wherever its arrays are; ``None`` if it is none of the table."""
+    if op.name not in _OPS or 0 in {math.prod(shape) for shape in (*op.operands, *op.results)}:
         return None
-    return make(op)
+    return _OPS[op.name](op)
 
 
 def _shape(type_: ir.Type) -> Shape:
@@ -133,7 +141,7 @@ def _shape(type_: ir.Type) -> Shape:
 
 
 def _numbered(shape: Shape, opaque: Sequence[int] = ()) -> Dims:
-    """A loop of its own for each dimension, but for some."""
+    """A loop for each dimension, except the ``opaque`` ones."""
     return tuple(None if d in opaque else d for d in range(len(shape)))
 
 
@@ -171,7 +179,7 @@ def _transpose(op: MappedOp) -> IndexingMaps:
     return IndexingMaps((of_operand,), (_numbered(op.results[0]),))
 
 
-# y[i,jk] = x[i,j,k]: what comes before a dimension, and its size, stay the same
+# y[i,jk] = x[i,j,k]: i is kept, with its size and the product of the sizes before it
 def _reshape(op: MappedOp) -> IndexingMaps | None:
     if op.get("dimensions") is not None and op.name == "reshape":
         return None
@@ -190,7 +198,7 @@ def _reshape(op: MappedOp) -> IndexingMaps | None:
 def _reduction(op: MappedOp) -> IndexingMaps:
     (operand,) = op.operands
     axes = op.get("axes")
-    # No complex number is less than all others.
+    # Complex numbers have no least or greatest element.
     is_unordered = op.name in ("reduce_max", "reduce_min") and op.dtype.kind == "c"
     dims = _numbered(operand, axes if is_unordered else ())
     of_result = tuple(d for d in range(len(operand)) if d not in axes)
@@ -237,8 +245,8 @@ def _convolution(op: MappedOp) -> IndexingMaps | None:
 
 
 def _along(*names: str) -> Callable[[MappedOp], IndexingMaps]:
-    """The maps of ops that work along some dimensions of all operands, and repeat themselves along
-    the others."""
+    """The maps of ops that work along some dimensions of all operands and results, and are
+    independent along the others."""
 
     def make(op: MappedOp) -> IndexingMaps:
         along = [op.get(name) for name in names]
@@ -253,7 +261,7 @@ def _along(*names: str) -> Callable[[MappedOp], IndexingMaps]:
 
 
 def _leading(count: int) -> Callable[[MappedOp], IndexingMaps]:
-    """The maps of ops on the last ``count`` dimensions: matrices, say."""
+    """The maps of ops on the last ``count`` dimensions, such as ops on matrices."""
 
     def make(op: MappedOp) -> IndexingMaps:
         rank = len(op.operands[0]) - count
@@ -288,7 +296,7 @@ def _pad(op: MappedOp) -> IndexingMaps:
 
 
 def _slice(op: MappedOp) -> IndexingMaps:
-    """Dimensions that are not cut."""
+    """A loop for each dimension that is kept whole."""
     (operand,), (shape,) = op.operands, op.results
     dims = _numbered(operand, [d for d in range(len(operand)) if operand[d] != shape[d]])
     return IndexingMaps((dims,), (dims,), sized=("limit_indices", 0))
@@ -306,7 +314,7 @@ def _dynamic_update_slice(op: MappedOp) -> IndexingMaps:
     return IndexingMaps((dims, dims, *[()] * len(shape)), (dims,))
 
 
-# y[b,i,j] = x[b,p[b,i],j]: along p's dimensions
+# y[b,i,j] = x[b,p[b,i],j]: loops over the dimensions of p
 def _gather(op: MappedOp) -> IndexingMaps:
     numbers = op.get("dimension_numbers")
     operand, indices = op.operands
@@ -322,7 +330,7 @@ def _gather(op: MappedOp) -> IndexingMaps:
     return IndexingMaps((tuple(of_operand), of_indices), (of_result,))
 
 
-# y[b,p[b,i],j] += u[b,i,j]: along dimensions that all of them have
+# y[b,p[b,i],j] += u[b,i,j]: loops over the batch dimensions, which all of them have
 def _scatter(op: MappedOp) -> IndexingMaps:
     numbers = op.get("dimension_numbers")
     operand, indices, update = op.operands

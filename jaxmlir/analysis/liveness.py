@@ -1,17 +1,17 @@
-"""Which ops, arguments and operands of a program contribute to the results that somebody uses.
+"""Which ops, arguments and operands of a program contribute to the results that are used.
 
-Liveness is asked of a function for a *mask* of its results: only those that are used.  A function
+Liveness is computed for a function and a *mask* of its results: those that are used.  A function
 that is called twice may get two answers, as in JAX.  Ops with functions pass the question on:
 
 * a call uses the operands whose arguments its function uses;
-* a loop's carried value is used if it is asked for after the loop, or if a used one depends on it
-  in some iteration: a least fixed point, found by asking again with more results until no more
-  come;
+* a loop's carried value is used if it is used after the loop, or if a used value depends on it in
+  some iteration: a least fixed point, found by asking again with more results until no more are
+  added;
 * a cond uses what any of its branches uses.
 
-An op is kept for its effects too, as JAX's dead code elimination keeps it: for all of them but
-reads, fresh references, and the mention of a mesh axis.  Functions that are named otherwise, as
-custom derivative rules are, have to stay as they are; they are *pinned*.
+An op is also kept for its effects, by the rules of JAX's dead code elimination: all effects count
+except reads, fresh references, and the mention of a mesh axis.  Functions that other attributes
+name, such as custom derivative rules, must stay as they are; they are *pinned*.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from jaxmlir.support.masks import Mask, chosen, fixpoint
 
 
 class FunctionVariant(NamedTuple):
-    """A function of which some results and arguments are kept."""
+    """A function restricted to some of its results and arguments."""
 
     symbol: str
     results: Mask
@@ -39,7 +39,7 @@ class FunctionVariant(NamedTuple):
 
 
 def whole(function: func.FuncOp) -> FunctionVariant:
-    """The variant of a function that it is itself."""
+    """The variant that keeps all results and arguments of a function."""
     type_ = function.type
     return FunctionVariant(
         function.name.value, (True,) * len(type_.results), (True,) * len(type_.inputs)
@@ -52,19 +52,19 @@ class PrunedOp(NamedTuple):
     operands: Mask
     results: Mask
     functions: dict[str, list[FunctionVariant]]
-    """The functions that stand in the place of those that the op named, by attribute."""
+    """By attribute, the variants that replace the functions named there."""
     counts: Mapping[str, int] = {}
     """Attributes that count operands."""
     dropped: tuple[str, ...] = ()
-    """Attributes that go."""
+    """Attributes to remove."""
     name: str | None = None
-    """The name that the op has now, where that is another one."""
+    """The new name of the op, if it becomes another op."""
     added: Mapping[str, ir.Attribute] = {}
-    """Attributes that the other one has besides."""
+    """Attributes to add for the new name."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether the op remains as it is, and of whole functions."""
+        """Whether the op is unchanged and refers to whole functions."""
         variants = itertools.chain.from_iterable(self.functions.values())
         return (
             all(self.operands)
@@ -74,19 +74,19 @@ class PrunedOp(NamedTuple):
         )
 
 
-# How many functions within one another are looked at as ops ask about them.
+# How deep the recursion into nested functions goes.
 MAX_DEPTH = 20
 
 
 class _TooDeep(Exception):
-    """There are more."""
+    """Functions are nested deeper."""
 
     def __init__(self, *question: Any):
         self.question = question
 
 
 class LiveOps(NamedTuple):
-    """The answer for one function and mask; ops by their index in the function."""
+    """The answer for one function and mask; ops are given by index."""
 
     arguments: Mask
     dead: list[int]
@@ -96,17 +96,17 @@ class LiveOps(NamedTuple):
 
     @property
     def drops(self) -> bool:
-        """Whether an op goes, or becomes another one."""
+        """Whether an op is removed or becomes another op."""
         return bool(self.dead) or any(cut.name for cut in self.cuts.values())
 
 
 class Liveness:
-    """Answers for the functions of one program, each found once.
+    """Answers for the functions of one program, each computed once.
 
     Args:
-      custom_rules: whether custom derivative rules are needed.  In a program that is about to be
-        lowered they are not: then a call with rules is a call.
-      read: gives functions as they have been read already.
+      custom_rules: whether custom derivative rules are needed.  They are not in a program that is
+        about to be lowered: there a call with rules is a plain call.
+      read: returns the view of a function, from a caller that has read it already.
     """
 
     def __init__(
@@ -122,14 +122,14 @@ class Liveness:
         self._ops: dict[str, list[tuple[Any, str]]] = {}
         self._bodies: dict[str, FunctionView] = {}
         self._live: dict[tuple[str, Mask], LiveOps] = {}
-        # The functions around, and how many there may be.
+        # The enclosing functions of the one being analyzed, and their maximal number.
         self._walking: set[str] = set()
         self._limit = 0
 
     def ops(self, symbol: str) -> list[tuple[Any, str]]:
         """The ops of ``@symbol`` before its return, with their names.
 
-        Going through a block takes half as long as all else that is asked of most ops.
+        They are kept: walking a block takes half as long as everything else done with most ops.
         """
         ops = self._ops.get(symbol)
         if ops is None:
@@ -169,8 +169,8 @@ class Liveness:
         return live
 
     def _of_outermost(self, symbol: str, results: Mask) -> LiveOps:
-        """The answer to a question that no other waits for: what is too deep is found before the
-        rest, from the top of Python's stack."""
+        """The answer to an outermost question.  Functions nested too deeply are analyzed first,
+        outside of the recursion that meets them."""
         asked_for = [(symbol, results, set[str]())]
         try:
             while asked_for:
@@ -190,7 +190,7 @@ class Liveness:
         return self.of(symbol, results).arguments
 
     def needed(self, entries: Sequence[FunctionVariant]) -> list[FunctionVariant]:
-        """The variants of functions that those of ``entries`` come down to, themselves included."""
+        """The variants that ``entries`` need, directly or not, themselves included."""
         variants: dict[FunctionVariant, None] = {}
         pending = list(entries)
         while pending:
@@ -204,7 +204,7 @@ class Liveness:
         return list(variants)
 
     def drops(self, entry: FunctionVariant) -> bool:
-        """Whether a variant of a function, or of one that it comes down to, is less than it."""
+        """Whether a variant, or one that it needs, lacks parts of its function."""
         return any(
             not (all(v.results) and all(v.arguments)) or self.of(v.symbol, v.results).drops
             for v in self.needed([entry])
@@ -222,7 +222,7 @@ class Liveness:
                 yield attributes["jaxpr.effects"]
 
     def effects(self, variant: FunctionVariant) -> set[ir.Attribute]:
-        """The effects that a variant of a function still has, of those that name no operand."""
+        """The effects that a variant still has; only those that name no operand are meaningful."""
         body, live = self.body(variant.symbol), self.of(variant.symbol, variant.results)
         remaining: set[ir.Attribute] = set()
         for i in body.effects.keys() - set(live.dead):
@@ -233,7 +233,7 @@ class Liveness:
         return remaining
 
     def effects_left(self, effects: Iterable[ir.Attribute], cut: PrunedOp) -> list[ir.Attribute]:
-        """The effects that what remains of an op has; operands are renumbered."""
+        """The effects of the remaining part of an op, with operands renumbered."""
         operands = cut.operands
         positions = dict(
             zip(chosen(range(len(operands)), operands), itertools.count(), strict=False)
@@ -313,13 +313,13 @@ def _function(op: Any, attribute: str) -> str:
 
 
 def count_of(op: Any, attribute: str) -> int:
-    """An integer attribute that is 0 where it is absent."""
+    """The value of an integer attribute, 0 if it is absent."""
     attributes = op.attributes
     return attributes[attribute].value if attribute in attributes else 0
 
 
 def _call(attribute: str) -> _LivenessRule:
-    """Operands are the arguments of one function, results its results."""
+    """The rule of ops whose operands and results are those of one function."""
 
     def rule(liveness: Liveness, op: Any, results: Mask) -> PrunedOp:
         symbol = _function(op, attribute)
@@ -373,7 +373,7 @@ def _while(liveness: Liveness, op: Any, results: Mask) -> PrunedOp:
 
 
 def _remat_opt(liveness: Liveness, op: Any, results: Mask) -> PrunedOp:
-    """The function itself, where no residual is used; until then it has to find its operands."""
+    """Without used residuals the op becomes a call of the primal function, else it keeps both."""
     fwd, n_res = _function(op, "fwd_jaxpr"), count_of(op, "num_res")
     n_consts, n_operands = count_of(op, "num_consts"), len(op.operands)
     if "fun_jaxpr" not in op.attributes:
@@ -429,7 +429,7 @@ _WITHOUT_CUSTOM_RULES: dict[str, _LivenessRule] = {
 
 
 def liveness_of(program: Module) -> Liveness:
-    """The liveness of a module's functions for lowering: custom rules are no reason to keep."""
+    """The liveness of a module's functions for lowering: custom rules keep nothing alive."""
     return program.get_analysis(_for_lowering)
 
 

@@ -1,8 +1,8 @@
-"""The cache of what passes read of a program again and again, until it changes.
+"""The cache of analyses that passes share until the program changes.
 
-Most passes of a pipeline find nothing to do, and reading an op costs as much as deciding that.  So
-a pass says whether it changed anything (:meth:`Pass.run`), as MLIR's passes say which analyses they
-preserve, and what was read before it serves those after it.
+Most passes of a pipeline find nothing to do, and reading an op costs as much as deciding that.  A
+pass therefore says whether it changed anything (:meth:`Pass.run`), as MLIR's passes say which
+analyses they preserve.  If it did not, later passes reuse what was read before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jaxmlir.dialect.module import Module
 def _but_constants(function: func.FuncOp, names: list[str]) -> bytes:
     """The bytecode of a function without its name and the values of its constants.
 
-    MLIR writes it several times sooner than the ops are read one by one.
+    MLIR writes it several times faster than the ops can be read one by one.
     """
     copy = function.operation.clone(ip=False)
     copy.attributes["sym_name"] = ir.StringAttr.get("")
@@ -34,7 +34,7 @@ def _but_constants(function: func.FuncOp, names: list[str]) -> bytes:
 class AnalysisManager:
     """The functions of a program as they were when they were read.
 
-    A pass that has changed a function does not ask for it again before ``program.changed()``.
+    A pass that has changed a function must not ask for it again before ``program.changed()``.
     """
 
     def __init__(self, functions: dict[str, func.FuncOp]):
@@ -51,7 +51,7 @@ class AnalysisManager:
         symbol = function.name.value
         body = self._bodies.get(symbol)
         if body is None:
-            # Once the graph is there, it has the ops.
+            # The call graph, if it exists, has the ops.
             graph = self.__dict__.get("graph")
             ops = graph and graph.ops.get(symbol)
             view_of = FunctionView if ops is None or graph.is_single(symbol) else self._one_of_many
@@ -59,16 +59,16 @@ class AnalysisManager:
         return body
 
     def one_of_many(self, symbol: str) -> FunctionView | None:
-        """The body of a function that refers to no others, if there may be more that are alike.
+        """The body of a function that refers to no others, if other functions may be alike.
 
-        Passes that begin with the functions that others call have changed none of these.
+        It has no loops or calls, so passes that rewrite those have not changed it.
         """
         if self.graph.uses.get(symbol, True) or self.graph.is_single(symbol):
             return None
         return self.body(self._functions[symbol])
 
     def _one_of_many(self, function: func.FuncOp, ops: list[tuple[Any, str]]) -> FunctionView:
-        """The body of a function that others may be like."""
+        """The body of a function that others may equal up to name and constants."""
         key = _but_constants(function, [name for _, name in ops])
         first = self._alike.get(key)
         if first is not None:
@@ -78,8 +78,10 @@ class AnalysisManager:
         return body
 
     def inlined(self, function: func.FuncOp) -> FunctionView:
-        """A function as it would be read after :func:`jaxmlir.rewriting.inline.inlined`, of which
-        nothing is written yet."""
+        """A view of a function as if :func:`jaxmlir.rewriting.inline.inlined` had run on it.
+
+        The IR is unchanged.
+        """
         symbol = function.name.value
         body = self._inlined.get(symbol)
         if body is None:
@@ -95,7 +97,7 @@ class AnalysisManager:
 
 
 def analyses_of(program: Module) -> AnalysisManager:
-    """The analyses of a module that have been made since it was changed."""
+    """The analyses of a module, valid until it changes."""
     return program.get_analysis(_analyses)
 
 
@@ -104,9 +106,9 @@ def _analyses(program: Module) -> AnalysisManager:
 
 
 def outside_kernels(program: Module, names: Collection[str] | None = None) -> list[func.FuncOp]:
-    """The functions of a program, but those of its kernels.
+    """The functions of a program, except those of its kernels.
 
     Args:
-      names: only those with an op of one of these.
+      names: only functions that have an op with one of these names.
     """
     return analyses_of(program).graph.outside_kernels(names)

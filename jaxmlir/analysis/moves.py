@@ -1,7 +1,7 @@
-"""What ops that only move elements do, in numpy.
+"""Ops that only move elements, evaluated in numpy.
 
-Done to the numbers of elements, such an op tells which element of its operands each of its results
-is; done to arrays, what they are.
+Applied to arrays, the functions give the results of an op.  Applied to the indices of the operands'
+elements, they say which element each element of a result is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Move:
-    """What an op does: ``(*operands, **attributes) -> results``."""
+    """The evaluation of an op: ``(*operands, **attributes) -> results``."""
 
     run: Callable[..., Sequence[np.ndarray]]
     attributes: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ def _split(x: np.ndarray, *, sizes: Any, axis: int) -> list[np.ndarray]:
 
 
 def _window(shape: Any, indices: Any, sizes: Any) -> tuple[slice, ...]:
-    """Where a dynamic slice is: its indices are clamped."""
+    """The window of a dynamic slice, with indices clamped."""
     starts = [min(max(int(i), 0), n - s) for i, n, s in zip(indices, shape, sizes, strict=True)]
     return tuple(slice(i, i + s) for i, s in zip(starts, sizes, strict=True))
 

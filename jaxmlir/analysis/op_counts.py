@@ -1,8 +1,8 @@
-"""Counts of the work of ops for the choices of structure passes, in units of one flop.
+"""Estimates of the work of ops, in flops, for the decisions of structure passes.
 
-The unit is one addition of floats in a loop that the compiler vectorizes.  What else costs how much
-of it is in the table of the target (:mod:`jaxmlir.targets.costs`); nothing here is so exact that a
-factor of two would matter.
+The unit is one addition of floats in a loop that the compiler vectorizes.  The costs of everything
+else are in the table of the target (:mod:`jaxmlir.targets.costs`).  None of the estimates is exact
+to a factor of two.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from jaxmlir.errors import JaxmlirError
 from jaxmlir.targets.costs import Costs
 
 ADDITIONS = with_trait(Trait.ADDITIVE, Trait.COMMUTATIVE)
-# Ops that read a part of an operand: as much work as the whole of it, for that is what their
-# transposes write.
+# Ops that read a part of an operand.  Their work is the size of the whole operand, because that is
+# what their transposes write.
 _PARTS = with_trait(Trait.SLICING)
-# Ops that move elements: as much work as the elements that they give.
+# Ops that move elements.  Their work is the size of their results.
 _MOVES = with_trait(Trait.MOVEMENT) - with_trait(Trait.VIEW) - _PARTS
 
 
 class Work:
-    """How much work the ops of a program are, on its target.
+    """The work of the ops of a program on its target.
 
     Attributes:
-      kernel: what starting the kernel of one more op is.
-      iteration: what one more iteration of a loop is.
-      stored_byte: what writing and reading a byte is that caches hold.
-      stacked_value: what putting one more value together with others is, besides its bytes.
-      transcendental: what an exponential, a logarithm or a sine of an element is.
+      kernel: starting the kernel of one more op.
+      iteration: one more iteration of a loop.
+      stored_byte: writing and reading a byte that caches hold.
+      stacked_value: stacking one more value with others, besides its bytes.
+      transcendental: an exponential, a logarithm or a sine of an element.
     """
 
     def __init__(self, program: Module):
@@ -50,19 +50,21 @@ class Work:
         self.stored_byte: float = costs.stored_byte_cached / costs.flop
         self.stacked_value: float = costs.stacked_value / costs.flop
         self.transcendental: float = costs.transcendental / costs.flop
-        # They all take long; how long matters little.
+        # Ops without a formula all take long; how long matters little.
         self._unknown_byte = costs.unknown_byte / costs.flop
         self._counter = CostCounter(program, by_line=False)
         self._by_signature: dict[Signature, float] = {}
         self._leaves = _leaves.setdefault(costs, {})
 
     def at(self, body: FunctionView, index: int) -> float:
-        """The work of an op of a numbered function."""
+        """The work of an op, given by its index in a function view."""
         return self.like(body.ops[index], body.signatures[index])
 
     def like(self, op: Any, signature: Signature) -> float:
-        """The work of one op, the same for all of its signature; and of all programs, unless they
-        refer to functions."""
+        """The work of one op, cached by signature.
+
+        The cache is shared by all programs for ops that refer to no functions.
+        """
         cache = self._by_signature if may_have_functions(signature.name) else self._leaves
         work = cache.get(signature)
         if work is None:
@@ -70,7 +72,7 @@ class Work:
         return work
 
     def of(self, op: Any, name: str) -> float:
-        """The work of one op, with the functions that it refers to; 0 if that is not a number."""
+        """The work of one op, including the functions it refers to; 0 if that is symbolic."""
         if name in _MOVES:
             return sum(elements(v.type) for v in op.results)
         if name in _PARTS:
@@ -88,7 +90,7 @@ _leaves: dict[Costs, dict[Signature, float]] = {}
 
 
 def aval_if_any(type_: ir.Type) -> Any | None:
-    """The abstract value of a type; ``None`` of one of another dialect."""
+    """The abstract value of a type; ``None`` for types of other dialects."""
     try:
         return aval_of(type_)
     except JaxmlirError:
@@ -97,7 +99,7 @@ def aval_if_any(type_: ir.Type) -> Any | None:
 
 @functools.cache
 def elements(type_: ir.Type) -> int:
-    """How many elements a value of a type has; 0 if it is no array, or its size is not known."""
+    """The number of elements of a type; 0 if it is not an array or its size is unknown."""
     aval = aval_if_any(type_)
     if not isinstance(aval, core.ShapedArray) or not core.is_constant_shape(aval.shape):
         return 0
@@ -106,7 +108,7 @@ def elements(type_: ir.Type) -> int:
 
 @functools.cache
 def size(type_: ir.Type) -> int:
-    """How many bytes a value of a type takes; 0 if that is not known."""
+    """The number of bytes of a type; 0 if that is unknown."""
     aval = aval_if_any(type_)
     if is_key(aval):
         aval = core.physical_aval(aval)
@@ -122,7 +124,7 @@ def _is_extended(type_: ir.Type) -> bool:
 
 @functools.cache
 def is_array(type_: ir.Type) -> bool:
-    """Whether values of a type are arrays on no mesh, of a shape that is known."""
+    """Whether a type is an array of known shape on no mesh."""
     aval = aval_if_any(type_)
     return (
         isinstance(aval, core.ShapedArray)
@@ -132,16 +134,15 @@ def is_array(type_: ir.Type) -> bool:
 
 
 def is_narrow(dtype: Any) -> bool:
-    """Whether numbers of a type are rounded more than floats are: where sums are rounded before
-    they are added up, more is lost."""
+    """Whether a type has less precision than 32-bit floats: rounding partial sums loses more."""
     return dtypes.issubdtype(dtype, np.inexact) and dtypes.finfo(dtype).bits < 32
 
 
 def is_plain_array(type_: ir.Type) -> bool:
-    """Whether a type says nothing of an array but shape, dtype, and that it is weak.
+    """Whether an array type consists of shape, dtype and weak type only.
 
-    The elements are numbers or typed random keys: there are zeros of them, and one of two such
-    arrays can be selected, which JAX does not say of other extended dtypes.
+    The elements are numbers or typed random keys.  JAX can make zeros of both and select between
+    two arrays of them, which it does not guarantee for other extended dtypes.
     """
     is_plain = _plain.get(type_)
     if is_plain is None:
@@ -158,17 +159,17 @@ _plain: dict[ir.Type, bool] = {}
 
 
 ASKED = frozenset({"jaxpr.ctx", "sharding", "out_sharding"})
-"""Attributes that ask something of where the values of an op are."""
+"""Attributes that constrain the placement of an op's values."""
 
 
 def is_plain_op(node: OpView) -> bool:
-    """Whether the values of an op are plain arrays, with nothing asked of where they are."""
+    """Whether an op's operands and results are plain arrays without placement constraints."""
     plain = (is_plain_array(v.type) for v in (*node.operands, *node.op.results))
     return ASKED.isdisjoint(node.attributes) and all(plain)
 
 
 @functools.cache
 def is_plain_signature(signature: Signature) -> bool:
-    """Whether the values of the ops of a signature are plain arrays, wherever they are."""
+    """Whether a signature has plain arrays only, without placement constraints."""
     asked = not ASKED.isdisjoint(signature.named)
     return not asked and all(map(is_plain_array, (*signature.operands, *signature.results)))

@@ -1,9 +1,9 @@
-"""Loops that XLA's CPU compiler keeps as loops of kernels, each of which several threads may run.
+"""Has XLA's CPU compiler keep a loop as a loop of kernels, each of which may run on many threads.
 
-XLA of jax 0.12 makes one kernel of any loop that calls no library, however large its arrays are,
-and a kernel that has loops of its own runs on one thread.  It leaves alone what it cannot write as
-a part of a kernel, such as the number of the replica that runs it.  There is one, so the condition
-of a loop may demand as well that it is not the last of 2^32: so it is, and XLA does not find out.
+XLA of jax 0.12 turns any loop that calls no library into one kernel, however large its arrays are,
+and a kernel that contains loops runs on one thread.  A loop stays if XLA cannot write a part of it
+into a kernel, for example the number of the replica that runs it.  There is only one replica.  So
+the loop condition also requires that its number is not 2^32 - 1: always true, but unknown to XLA.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from jaxmlir._compat import jax_version
 from jaxmlir.dialect.ir import ir
 
 ATTRIBUTE = "jaxpr.parallel"
-"""The attribute of a loop that is to stay parallel on a CPU."""
+"""The attribute that marks a loop to be kept parallel on a CPU."""
 
 _SINCE = (0, 12)
 
 
 def keep_parallel(function: Any, platforms: Sequence[str], devices: int) -> None:
-    """Changes the conditions of the loops in what a rule has written for a loop of the dialect.
+    """Changes the loop conditions in the StableHLO that a rule emitted for a loop of the dialect.
 
     Args:
-      devices: how many the program runs on; those of several may be in replicas.
+      devices: how many devices the program runs on; several devices may be replicas.
     """
     if jax_version()[:2] < _SINCE or tuple(platforms) != ("cpu",) or devices != 1:
         return

@@ -1,8 +1,8 @@
-"""Ops that compute each element of their result from an element of each operand.
+"""Ops that compute each element of their result from one element of each operand.
 
-What JAX's rules make of such an op does not depend on its shape: programs use a few dozen of them
-at many shapes, and the rules are run for one.  A function that they gave is written again for
-another shape, in a tenth of the time; but only if it is of ops that are known to have no say in it.
+The output of JAX's rules for such an op does not depend on its shape.  Programs use a few dozen of
+these ops at many shapes, so the rules run for one shape.  Their output is rewritten for the other
+shapes in a tenth of the time, provided that it has only ops known not to depend on the shape.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 
 ELEMENTWISE = with_trait(Trait.ELEMENTWISE)
-"""The ops of the dialect that are such."""
+"""The elementwise ops of the dialect."""
 
 _STABLEHLO = """
     abs add and atan2 cbrt ceil clamp compare complex convert cosine count_leading_zeros divide
@@ -35,15 +35,15 @@ Shape = tuple[int, ...]
 
 
 class PointwiseKind(NamedTuple):
-    """The kind of a signature: all that it has in common with those of other shapes."""
+    """The kind of a signature: everything but the shape."""
 
     key: Any
     shape: Shape
-    """The shape of the operands and results that are no scalars."""
+    """The shape of the operands and results that are not scalars."""
 
     @property
     def text(self) -> str:
-        """The key, as any process writes it."""
+        """The key as text, the same in every process."""
         name, attributes, arity, elements = self.key
         parts = [name, *(f"{key}={attr}" for key, attr in attributes), arity]
         return "\n".join(map(str, (*parts, *itertools.chain(*elements))))
@@ -51,8 +51,8 @@ class PointwiseKind(NamedTuple):
 
 @functools.cache
 def kind_of(signature: Signature) -> PointwiseKind | None:
-    """The kind of a signature's ops; ``None`` for ops that are not pointwise, or of scalars only,
-    or of arrays that have more to them than shape and element type."""
+    """The kind of a signature's ops; ``None`` for ops that are not pointwise, act on scalars only,
+    or have array types with more than shape, element type and weak type."""
     if signature.name not in ELEMENTWISE:
         return None
     types = (*signature.operands, *signature.results)
@@ -66,7 +66,7 @@ def kind_of(signature: Signature) -> PointwiseKind | None:
 
 
 def _shape(type_: ir.Type) -> Shape | None:
-    """The shape of a plain array, of a known shape and on no mesh."""
+    """The shape of a plain array of known shape on no mesh; ``None`` for other types."""
     if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
         return None
     encoding = type_.encoding
@@ -76,11 +76,11 @@ def _shape(type_: ir.Type) -> Shape | None:
 
 
 def reshaped(function: ir.Operation, old: Shape, new: Shape) -> ir.Operation | None:
-    """A detached copy of a function whose arrays of one shape have another; ``None`` where there
-    are arrays of a third, or an op may depend on the shape.
+    """A detached copy of a function in which arrays have shape ``new`` instead of ``old``; ``None``
+    if there are arrays of a third shape, or an op may depend on the shape.
 
     Args:
-      function: of this dialect, or of StableHLO.
+      function: a function in this dialect or in StableHLO.
     """
     types: dict[ir.Type, ir.Type | None] = {}
 
@@ -124,7 +124,7 @@ def _with_shape(type_: ir.Type, shape: Shape) -> ir.Type:
 
 
 def _reshaped_attributes(op: Any, shape: Shape) -> dict[str, ir.Attribute] | None:
-    """The attributes of an op at another shape; ``None`` where it may depend on the shape."""
+    """The attributes of an op for another shape; ``None`` if the op may depend on the shape."""
     attributes = dict(op.attributes.items())
     if "sharding" in attributes and attributes["sharding"] != codec.encode(None):
         return None  # It has an entry for each dimension.
@@ -141,7 +141,8 @@ def _rank(value: ir.Value) -> int:
     return value.type.rank
 
 
-# Ops that take their shape from their operands, and those that do so of scalars.
+# Ops whose result has the shape of their operands; broadcasts, which qualify with scalar operands;
+# constants, which qualify as scalars.
 _KEEPING = (
     ELEMENTWISE
     | {"func.return"}

@@ -1,4 +1,4 @@
-"""Which ops do no more than give their results, wherever they stand and however often they run."""
+"""Purity: which ops do nothing but give their results, wherever and however often they run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from jaxmlir.dialect.ops.random import RANDOM
 
 
 def is_pure(name: str) -> bool:
-    """Whether ops of a name are so, save for effects that they say they have.
+    """Whether ops with a name are pure, apart from the effects that they declare.
 
-    A primitive that we know nothing of is taken at its word.
+    An unknown primitive is taken to have no other effects.
     """
     return name not in _IMPURE
 
@@ -25,20 +25,20 @@ def is_pure(name: str) -> bool:
 _IMPURE = ops.with_trait(ops.Trait.IMPURE)
 
 
-# JAX gives it no effect, though every op draws other numbers.
+# JAX declares no effect for it, although every run draws other numbers.
 _DRAWS = "jaxpr.rng_uniform"
 
 
-# A backward rule need not be linear in the cotangent: one that clips it gives something else for
-# the sum of two than for each of them.
+# A backward rule need not be linear in the cotangent.  One that clips it gives something else for
+# the sum of two cotangents than the sum of its results for each.
 _WITH_VJP_RULE = frozenset({"jaxpr.custom_vjp_call_jaxpr", "jaxpr.custom_lin"})
 
 
 class CountedOps:
-    """Which ops of a program make a difference by how often they run, be it to its derivative.
+    """Which ops change the program's results or derivatives if they run more or fewer times.
 
-    They draw numbers from the generator that has a state, or have a VJP rule, or run a function
-    with such ops.
+    These ops draw numbers from the stateful generator, have a VJP rule, or run a function with such
+    ops.
     """
 
     def __init__(self, program: Module):
@@ -49,16 +49,16 @@ class CountedOps:
         return self.draws(signature) or self.has_vjp_rule(signature)
 
     def draws(self, signature: Signature) -> bool:
-        """Whether ops of a signature draw numbers, or run one that does."""
+        """Whether ops of a signature draw numbers, or run an op that does."""
         return self._draw.is_so(signature)
 
     def has_vjp_rule(self, signature: Signature) -> bool:
-        """Whether ops of a signature have a VJP rule, or run one that has."""
+        """Whether ops of a signature have a VJP rule, or run an op that has one."""
         return self._have_rule.is_so(signature)
 
 
 class _ReachingOps:
-    """Which ops of a program are of some names, or run a function that has one of these."""
+    """Which ops of a program have one of the names, or run a function that has such an op."""
 
     def __init__(self, program: Module, names: frozenset[str]):
         self._program = program
@@ -88,13 +88,13 @@ _WITHOUT_KEYS = frozenset({"jaxpr.rng_bit_generator", "jaxpr.rng_uniform"})
 
 
 def is_same_in_a_batch(name: str, types: Iterable[ir.Type]) -> bool:
-    """Whether ops of a name do to each member of a batch what they do to it alone.
+    """Whether a batched op gives each member of the batch the result that it would get alone.
 
-    Of JAX's generators of random numbers only threefry does; others draw other numbers for a batch
+    Of JAX's random number generators only threefry does.  The others draw other numbers for a batch
     of keys.
 
     Args:
-      types: of the operands and results.
+      types: the types of the operands and results.
     """
     if name not in _RANDOM:
         return True

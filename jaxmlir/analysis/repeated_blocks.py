@@ -1,24 +1,23 @@
-"""Finding what a function does several times over: blocks of ops that are equal but for their
-operands.
+"""Finds repeated blocks in a function: blocks of ops that are equal up to their operands.
 
-The ops of a function are read as a text, one letter for an op: its name, attributes and types.
-Constants, numbers made of them, and slices of arguments are no letters: they differ from one
-repetition to the next (layer 3 reads the third slice), cost nothing, and can stand anywhere.  Nor
-is what is made of constants for all repetitions, such as a mask, which the first one has in its
-midst.  Nor are the rows of a table, a value that is taken apart once for all: a product that has
-been taken out of all steps of a loop.  What gives the table is like nothing else, so that it is in
-no repetition.
+The ops of a function are read as a text, with one letter per op: its name, attributes and types.
+Some ops are not letters.  Constants, numbers computed from them, and slices of arguments differ
+between repetitions (layer 3 reads the third slice), cost nothing, and can stand anywhere.  A value
+computed from constants for all repetitions, such as a mask, stands in the middle of the first one.
+The slices of a table, a value that is computed once and then taken apart (a product hoisted out of
+all steps of a loop), are not letters either.  The op that gives a table gets a letter of its own,
+so that no repetition contains it.
 
 Repeated words of the text are found by doubling (Karp, Miller and Rosenberg 1972): the words of 2k
-letters are numbered by the pairs of words of k letters that they consist of.  For each length the
-nearest earlier occurrence of each word is known, and where it is at one distance ``d`` all along a
-stretch of text, that stretch stands ``d`` letters before once more.  If the two overlap or touch,
-the text has the period ``d`` there, and the repetitions are the turns of a loop: where a turn ends
-and the next one begins is chosen so that few values cross from one to the next.  All of this is
-O(n log n) for n ops, in numpy.
+letters are numbered by the pairs of words of k letters that they consist of.  For each length, the
+nearest earlier occurrence of each word is known.  If it is at one distance ``d`` all along a
+stretch of text, then the stretch also occurs ``d`` letters before.  If the two occurrences overlap
+or touch, the text has period ``d`` there, and the repetitions are the iterations of a loop.  The
+boundary between iterations is chosen so that few values cross it.  All of this is O(n log n) for n
+ops, in numpy.
 
-Equal letters do not make equal code: that operands come from the same places is checked next
-(:meth:`OpString.alike`).
+Equal letters do not make equal code.  :meth:`OpString.alike` then checks that operands come from
+the same places.
 """
 
 from __future__ import annotations
@@ -39,27 +38,27 @@ from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 
 SHORTEST = 8
-"""The shortest word that is looked for."""
+"""The length of the shortest word that is searched for."""
 
 MOST_APART = 256
-"""How many of the words that do not follow on one another are looked for: the longest."""
+"""The maximal number of words with non-adjacent occurrences that are searched for: the longest."""
 
 MOST_KINDS = 16
-"""How many kinds of blocks may take turns."""
+"""The maximal number of kinds of blocks that alternate."""
 
 _VIEWS = with_trait(Trait.RESHAPE) | {"jaxpr.slice"}
 
 ROWS = 4
-"""How many slices of one size a table has at least, for each value that is sliced like it: what a
-block makes and slices is sliced alike in all blocks."""
+"""The minimal number of slices of one size of a table, per value that is sliced in the same way.  A
+value that a block computes and slices is sliced in the same way in all blocks, and is no table."""
 
 
 class RepeatedBlock(NamedTuple):
-    """A stretch of ops that stands at several places.
+    """A stretch of ops that occurs at several places.
 
     Attributes:
-      length: how many ops it has.
-      starts: where it stands, by the index of its first op, from the top and without overlap.
+      length: the number of ops.
+      starts: the index of the first op of each occurrence, increasing and without overlap.
     """
 
     length: int
@@ -67,7 +66,7 @@ class RepeatedBlock(NamedTuple):
 
     @property
     def is_tandem(self) -> bool:
-        """Whether each place begins where the one before it ends."""
+        """Whether each occurrence begins where the previous one ends."""
         return all(b - a == self.length for a, b in zip(self.starts, self.starts[1:], strict=False))
 
 
@@ -83,9 +82,9 @@ class OpString:
 
     Attributes:
       body: the function that was read.
-      index: of each letter, its op's index in the body.
-      letters: their numbers, equal for equal ops.
-      free: the constants among the values that are no letters.
+      index: for each letter, the index of its op in the body.
+      letters: the number of each letter, equal for equal ops.
+      free: the constants that cost nothing, by value number.
     """
 
     def __init__(self, body: FunctionView):
@@ -103,7 +102,7 @@ class OpString:
             if signature.name in _VIEWS and arguments.issuperset(body.operands[i]):
                 arguments.update(range(*body.results[i]))
             else:
-                # What has effects is like nothing else.
+                # An op with effects, or one that gives a table, equals no other.
                 is_alone = signature.effects is not None or (
                     tables and not tables.isdisjoint(range(*body.results[i]))
                 )
@@ -122,18 +121,18 @@ class OpString:
 
     @functools.cached_property
     def made(self) -> np.ndarray:
-        """The letter that gives each value, by its number in the body; -1 for arguments and for
-        what is no letter."""
+        """The letter that gives each value, by value number; -1 for arguments and for results of
+        ops that are not letters."""
         makers = np.full(len(self.body.types), -1)
         makers[self._results.items] = self._results.owners
         return makers
 
     @functools.cached_property
     def last_use(self) -> np.ndarray:
-        """The last letter that uses each value; ``len(letters)`` for what the function returns, -1
-        for what nobody uses."""
+        """The last letter that uses each value; ``len(letters)`` if it is returned, -1 if
+        unused."""
         last = np.full(len(self.body.types), -1)
-        # Of several uses the last one counts, which is written last.
+        # The last of several uses is written last, and stays.
         last[self._operands.items] = self._operands.owners
         last[self.body.returned] = len(self.letters)
         return last
@@ -143,8 +142,8 @@ class OpString:
         return self.body.ops[self.index[letter]]
 
     def sources(self, word: RepeatedBlock) -> tuple[np.ndarray, np.ndarray]:
-        """The number of each operand at each place of a word, and the letter that gives it; -1
-        where none does."""
+        """The operands at each place of a word: value numbers, and the letters that give them or
+        -1."""
         values = self._at(self._operands, word)
         return values, self.made[values]
 
@@ -164,8 +163,7 @@ class OpString:
 
     @functools.cached_property
     def words(self) -> list[RepeatedBlock]:
-        """Words that stand at two places at least, those that cover most first; they may overlap
-        one another."""
+        """Words that occur at least twice, by decreasing coverage; they may overlap one another."""
         crossing: dict[int, np.ndarray] = {}
         words: dict[tuple[int, tuple[int, ...]], None] = {}
         apart: dict[bytes, int] = {}
@@ -188,7 +186,8 @@ class OpString:
         return [RepeatedBlock(length, starts) for length, starts in order]
 
     def _crossing(self, period: int) -> np.ndarray:
-        """How many values that are used within a period cross from above each op to it."""
+        """For each letter, how many values made before it are read at or after it; only uses within
+        ``period`` letters of the maker count."""
         values, used = self._uses
         near = used - self.made[values] <= period
         last = np.full(len(self.made), -1)
@@ -201,14 +200,16 @@ class OpString:
 
     @functools.cached_property
     def _uses(self) -> tuple[np.ndarray, np.ndarray]:
-        """Each use of a letter's result, in order: its number, and the letter that uses it."""
+        """Each use of a letter's result, in order: the value's number and the using letter."""
         of_letters = self.made[self._operands.items] >= 0
         return self._operands.items[of_letters], self._operands.owners[of_letters]
 
     def alike(self, word: RepeatedBlock) -> RepeatedBlock:
-        """The places of a word where operands come from the same ops in it, or from without.
+        """The places of a word at which operands come from the same ops of the word, or from
+        outside.
 
-        If there are no two, then those of the longest part of the word of which there are.
+        If no two places agree, the result is the longest part of the word in which the first two
+        do.
         """
         if len(word.starts) < 2:
             return word
@@ -227,10 +228,10 @@ class OpString:
         return RepeatedBlock(end - before - 1, starts)
 
     def in_turns(self, word: RepeatedBlock) -> RepeatedBlock:
-        """The rows of blocks of several kinds that take turns, as the layers of a network do that
-        goes through a series: rows with one of each.
+        """If blocks of several kinds alternate, like layers of a network that repeat a series, the
+        rows of blocks with one block of each kind.
 
-        The kinds are told apart by how far above operands come from, if from another block.
+        Kinds differ in how far back their operands are made, within the repetitions.
         """
         values, makers = self.sources(word)
         above = np.array(word.starts)[:, None] - makers
@@ -250,8 +251,8 @@ class OpString:
         return RepeatedBlock(word.length * turn, starts[:count:turn])
 
     def _wiring(self, word: RepeatedBlock) -> np.ndarray:
-        """The result in the word that each operand at each place is, by a number that is the same
-        at all places; -1 where it comes from without."""
+        """For each operand at each place, the result of the word that it is, by a number relative
+        to the place; -1 if it comes from outside."""
         values, makers = self.sources(word)
         starts = np.array(word.starts)[:, None]
         within = makers - starts
@@ -265,23 +266,23 @@ class OpString:
 
     @functools.cached_property
     def _most_results(self) -> int:
-        """How many results a letter has at most."""
+        """The maximal number of results of a letter."""
         return int(np.diff(self._results.starts).max())
 
     @staticmethod
     def _at(lists: _FlatLists, word: RepeatedBlock) -> np.ndarray:
-        """The items of lists at the letters of a word, a row for each of its places."""
+        """The items of the lists of a word's letters, one row per place."""
         first = lists.of(word.starts[0], word.length)
         slots = lists.starts[list(word.starts)][:, None] + np.arange(first.stop - first.start)
         return lists.items[slots]
 
     def packs(self, word: RepeatedBlock) -> list[tuple[int, ...]]:
-        """For each op of a word the ops, by index in the body, that it is at the word's places."""
+        """For each op of a word, the indices in the body of its copies at the word's places."""
         return [tuple([self.index[start + i] for start in word.starts]) for i in range(word.length)]
 
     def outputs(self, word: RepeatedBlock) -> list[tuple[int, ...]]:
-        """The results that are used outside of the word, at some of its places: of each, its number
-        at every place."""
+        """The results that are used outside of the word at some place, as numbers at every
+        place."""
         ends = np.array(word.starts)[:, None] + word.length
         numbers = self._at(self._results, word)
         used = (self.last_use[numbers] >= ends).any(0)
@@ -292,9 +293,9 @@ class _FlatLists:
     """Lists of numbers as one array.
 
     Attributes:
-      items: of all lists, one after the other.
+      items: the items of all lists, one list after the other.
       starts: where each list begins, and where the last one ends.
-      owners: of each item the list that it is in.
+      owners: for each item, the list that it is in.
     """
 
     def __init__(self, lists: Sequence[Sequence[int]]):
@@ -304,12 +305,12 @@ class _FlatLists:
         self.owners = np.repeat(np.arange(len(lists)), lengths)
 
     def of(self, first: int, count: int) -> slice:
-        """The items of some lists."""
+        """The slice of the items of ``count`` lists."""
         return slice(int(self.starts[first]), int(self.starts[first + count]))
 
 
 def _tables(body: FunctionView) -> set[int]:
-    """The values, by number, whose slices are no letters: arguments are not among them."""
+    """The values, by number, that are tables: their slices are not letters.  Excludes arguments."""
     rows: dict[tuple[int, ir.Type], set[Signature]] = collections.defaultdict(set)
     sliced: dict[Signature, set[int]] = collections.defaultdict(set)
     for signature, operands in zip(body.signatures, body.operands, strict=True):
@@ -324,7 +325,7 @@ def _tables(body: FunctionView) -> set[int]:
 
 
 def _costs_nothing(signature: Signature) -> bool:
-    """Whether an op makes a constant of constants: spreads one out, or computes a number."""
+    """Whether an op on constants is free: a broadcast or the like, or a scalar computation."""
     name = signature.name
     return (
         name == "jaxpr.constant"
@@ -334,11 +335,11 @@ def _costs_nothing(signature: Signature) -> bool:
 
 
 def _of_constants(body: FunctionView) -> tuple[set[int], set[int]]:
-    """The values that are constants and cost nothing, and the ops of constants alone that are no
-    letters: those which give these values, and those whose results ops of one signature read alike,
-    with what these are made of.
+    """The constants that cost nothing, and the ops on constants alone that are not letters.
 
-    Not all that is made of constants: the first step of a loop may be, from a constant state.
+    These are the ops that give the free constants, those whose result several ops of one signature
+    read as the same operand, and the ops that these depend on.  Other ops on constants are letters:
+    the first step of a loop may be one, if the initial state is constant.
     """
     free: set[int] = set()
     constant_ops: set[int] = set()
@@ -357,7 +358,7 @@ def _of_constants(body: FunctionView) -> tuple[set[int], set[int]]:
         elif signature.effects is None and all(v in free or v in makers for v in operands):
             makers.update(dict.fromkeys(range(*body.results[i]), i))
     constant_ops.update(maker for (maker, _, _), count in alike.items() if count > 1)
-    # What is no letter is made of none: who reads the text sees all uses of its letters.
+    # An op that is not a letter must not use one: the text must show all uses of its letters.
     for maker in reversed(readers):
         if not constant_ops.isdisjoint(readers[maker]):
             constant_ops.add(maker)
@@ -365,7 +366,7 @@ def _of_constants(body: FunctionView) -> tuple[set[int], set[int]]:
 
 
 def _stretches(letters: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """Stretches of a text that stand in it once more: start, length, and how far before."""
+    """Stretches of a text that also occur earlier: start, length, distance to that occurrence."""
     count = len(letters)
     rank, k = letters, 1
     stretches = []
@@ -383,8 +384,8 @@ def _stretches(letters: np.ndarray) -> Iterator[tuple[int, int, int]]:
 
 
 def _equidistant(rank: np.ndarray, k: int) -> np.ndarray:
-    """The stretches where the word of ``k`` letters has its nearest earlier occurrence at one
-    distance; rows of start, length, distance."""
+    """The stretches along which the nearest earlier occurrence of each word of ``k`` letters is at
+    the same distance; rows of start, length, distance."""
     count = len(rank)
     order = np.argsort(rank, kind="stable")
     distance = np.zeros(count, np.int64)
@@ -398,7 +399,7 @@ def _equidistant(rank: np.ndarray, k: int) -> np.ndarray:
 
 
 def _longest(mask: np.ndarray) -> slice:
-    """The longest run of what is true."""
+    """The longest run of true elements."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False]))))
     if not len(edges):
         return slice(0, 0)
@@ -407,13 +408,13 @@ def _longest(mask: np.ndarray) -> slice:
 
 
 def _best_phase(crossing: np.ndarray, period: int) -> int:
-    """The place in a period to cut, so that fewest values cross."""
+    """The place in a period at which the fewest values cross."""
     turns = len(crossing) // period
     return int(np.argmin(crossing[: turns * period].reshape(turns, period).sum(0)))
 
 
 def _occurrences(text: bytes, word: bytes, size: int) -> Iterator[int]:
-    """The places of a word in a text, without overlap, in letters of ``size`` bytes."""
+    """The occurrences of a word in a text, without overlap, in letters of ``size`` bytes."""
     at = text.find(word)
     while at >= 0:
         if at % size:

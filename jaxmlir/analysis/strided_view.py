@@ -1,8 +1,8 @@
-"""Strided views: which elements of another array those of a value are.
+"""Strided views: which elements of another array a value consists of.
 
 A slice, a reversal, a transpose, a result of a split or of an unstack, and a reshape that adds or
-drops dimensions of size 1 compute nothing: each dimension of what they give is one of their
-operand's, begun at some place and read at equal steps.  Such views compose.
+drops dimensions of size 1 compute nothing.  Each dimension of their result is a dimension of their
+operand, read from some start at equal steps.  Such views compose.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
 
 SLICES = frozenset({"jaxpr.slice", "jaxpr.split", "jaxpr.unstack"})
-"""Ops that give parts of an array, at places that are known."""
+"""Ops that give parts of an array at known positions."""
 UNIT_DIMS = frozenset({"jaxpr.broadcast_in_dim", "jaxpr.reshape", "jaxpr.squeeze"})
-"""Ops that may add or drop dimensions of size 1, and do nothing else."""
+"""Ops that may do nothing but add or drop dimensions of size 1."""
 VIEWS = SLICES | UNIT_DIMS | {"jaxpr.rev", "jaxpr.transpose"}
 
 
 class StridedView(NamedTuple):
-    """An array whose elements are those of another one.
+    """A view of some elements of another array.
 
     Attributes:
-      array: the other one.
-      dims: its dimensions in the order of the view's, which is ``None`` for one of size 1; those
-        left out have one element.
-      starts, steps, sizes: which elements, by dimension of the array.
+      array: the array that is viewed.
+      dims: for each dimension of the view, the dimension of ``array``, or ``None`` if its size is
+        1; dimensions of ``array`` that are left out have one element.
+      starts, steps, sizes: the elements taken, for each dimension of ``array``.
     """
 
     array: ir.Value
@@ -49,30 +49,30 @@ class StridedView(NamedTuple):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """The view as a key in which only the type of the array counts."""
+        """The view as a key that has the type of the array instead of the array."""
         return self.array.type, self.dims, self.starts, self.steps, self.sizes
 
     @property
     def is_box(self) -> bool:
-        """Whether it leaves out nothing between where it begins and ends."""
+        """Whether the view is contiguous in every dimension: all steps are 1."""
         return set(self.steps) <= {1}
 
     @property
     def limits(self) -> tuple[int, ...]:
-        """Where a box ends."""
+        """The end of a box in each dimension."""
         return tuple(a + n for a, n in zip(self.starts, self.sizes, strict=True))
 
     @property
     def partial_dims(self) -> list[int]:
-        """The dimensions of the array of which it does not have all elements."""
+        """The dimensions of the array that the view does not cover completely."""
         return [d for d, n in enumerate(self.array.type.shape) if n != self.sizes[d]]
 
     def through(self, names: Collection[str] = VIEWS) -> StridedView | None:
-        """A view of the operand of the op that gives the array, of the elements that this one has;
-        ``None`` if the op does more than move elements.
+        """This view as a view of the operand of the op that gives the array; ``None`` if the op
+        does more than move elements.
 
         Args:
-          names: of the ops that are looked through.
+          names: the names of the ops to look through.
         """
         owner = self.array.owner
         if isinstance(owner, ir.Block) or owner.name not in names or len(owner.operands) != 1:
@@ -95,13 +95,13 @@ class StridedView(NamedTuple):
         return None if places is None else self.placed(array, places)
 
     def moved(self, dim: int, by: int) -> StridedView:
-        """The view so many elements further along a dimension of the array."""
+        """The view moved by ``by`` elements along a dimension of the array."""
         starts = list(self.starts)
         starts[dim] += by
         return self._replace(starts=tuple(starts))
 
     def reversed(self, array: ir.Value, dimensions: Sequence[int]) -> StridedView:
-        """The view as it is of an array that is its own reversed."""
+        """This view as a view of ``array``, of which ``self.array`` is the reversal."""
         starts, steps = list(self.starts), list(self.steps)
         for d in dimensions:
             starts[d] = array.type.shape[d] - 1 - starts[d]
@@ -109,8 +109,8 @@ class StridedView(NamedTuple):
         return self._replace(array=array, starts=tuple(starts), steps=tuple(steps))
 
     def placed(self, array: ir.Value, places: Sequence[int | None]) -> StridedView:
-        """The view of an array, in which the dimensions of its own are at ``places``; of the
-        others, the first element.  A dimension of size 1 may be at none."""
+        """This view as a view of ``array``, in which dimension i of ``self.array`` is dimension
+        ``places[i]``, or ``None`` if its size is 1.  Other dimensions start at element 0."""
         rank = len(array.type.shape)
         groups = []
         for items, other in ((self.starts, 0), (self.steps, 1), (self.sizes, 1)):
@@ -125,7 +125,7 @@ class StridedView(NamedTuple):
     def _sliced(
         self, array: ir.Value, starts: Sequence[int], strides: Sequence[int] | None
     ) -> StridedView:
-        """The view of an array that its own is a slice of."""
+        """This view as a view of ``array``, of which ``self.array`` is a slice."""
         steps = self.steps
         offsets = list(self.starts)
         if strides is not None:
@@ -135,7 +135,7 @@ class StridedView(NamedTuple):
         return StridedView(array, self.dims, begin, steps, self.sizes)
 
     def _part(self, node: OpView, array: ir.Value) -> StridedView:
-        """The view of an array that its own is a result of a split or of an unstack of."""
+        """This view as a view of ``array``, of which a split or an unstack gives ``self.array``."""
         axis, number = node.get("axis"), ir.OpResult(self.array).result_number
         if node.name == "jaxpr.split":
             by = _offsets(node.attributes["sizes"])[number]
@@ -144,7 +144,7 @@ class StridedView(NamedTuple):
 
 
 def view_of(value: ir.Value, names: Collection[str] = VIEWS) -> StridedView | None:
-    """The view of its operand that the op of some names gives; ``None`` of other values."""
+    """The value as a view of the operand of its op, if that has one of the names; else ``None``."""
     return StridedView.whole(value).through(names)
 
 
@@ -155,8 +155,10 @@ def slice_of(node: OpView) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int,
 
 
 def unit_dims(node: OpView, shape: Sequence[int], other: Sequence[int]) -> list[int | None] | None:
-    """The places of the dimensions of one array in another, ``None`` for those of size 1; ``None``
-    altogether if the op between the two does more than add or drop such."""
+    """For each dimension of ``shape``, the dimension of ``other``, or ``None`` if its size is 1.
+
+    The whole result is ``None`` if the op between them does more than add or drop such dimensions.
+    """
     if node.name not in UNIT_DIMS or len(node.operands) != 1 or "sharding" in node.attributes:
         return None
     if node.name == "jaxpr.reshape" and node.get("dimensions") is not None:

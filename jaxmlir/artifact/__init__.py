@@ -1,42 +1,12 @@
 """Artifacts: a program in one file, to be loaded without its source and transformed further.
 
-An artifact is data: a text of the jaxpr dialect, compressed, and the arrays that it names.  It is a
-safetensors file (:mod:`jaxmlir.artifact.container`), described byte for byte in
-``docs/artifact.md``.  Nothing in it is executed by loading it, and nobody has to trust it to look
-at it:
+An artifact is data: the compressed text of a module of the jaxpr dialect, and the arrays that the
+text names. It is a safetensors file (:mod:`jaxmlir.artifact.container`), described byte for byte in
+``docs/artifact.md``. Loading an artifact executes nothing in it, and looking at it needs no trust:
 
-* every byte is covered by a SHA-256 digest, which tells what was damaged, not who wrote it;
+* every byte is covered by a SHA-256 digest, which shows damage, not who wrote it;
 * so the module is text that :mod:`jaxmlir.artifact.module_text` checks before MLIR's parser sees
   it, never bytecode, whose reader ends the process on some inputs;
-* pytree nodes and parameters are found by name among the classes that the process has, and
-  ops that leave XLA's world are compiled if the caller of :func:`jaxmlir.load` lists them.
+* pytree nodes and parameters are found by name among the classes of the process, and ops that
+  leave XLA's world are compiled only if the caller of :func:`jaxmlir.load` lists them.
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from jaxmlir.support.lazy import lazy_names
-
-__all__ = ["contents", "describe", "describe_module", "map_file", "pieces", "read", "save"]
-
-# A process that loads a program does not save one, as a rule.
-_EXPORTS = {
-    "contents": "container",
-    "describe": "description",
-    "describe_module": "description",
-    "map_file": "container",
-    "pieces": "saving",
-    "read": "load",
-    "save": "saving",
-}
-if TYPE_CHECKING:
-    from jaxmlir.artifact.container import contents as contents
-    from jaxmlir.artifact.container import map_file as map_file
-    from jaxmlir.artifact.description import describe as describe
-    from jaxmlir.artifact.description import describe_module as describe_module
-    from jaxmlir.artifact.load import read as read
-    from jaxmlir.artifact.saving import pieces as pieces
-    from jaxmlir.artifact.saving import save as save
-else:
-    __getattr__ = lazy_names(__name__, _EXPORTS, ())

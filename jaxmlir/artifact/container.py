@@ -6,9 +6,9 @@
     N bytes        the header, JSON padded with spaces
     ...            the data of the tensors, without gaps, in the order of their offsets
 
-Whatever reads safetensors reads the arrays of an artifact.  The reader here is stricter, since it
-trusts nothing, and maps the file instead of reading it; the writer replaces a file at once or not
-at all.  See ``docs/artifact.md``.
+Any reader of safetensors can read the arrays of an artifact. The reader here is stricter, since it
+trusts nothing, and maps the file instead of reading it. The writer replaces a file completely or
+not at all. See ``docs/artifact.md``.
 """
 
 from __future__ import annotations
@@ -30,23 +30,26 @@ import numpy as np
 
 from jaxmlir.errors import ArgumentError, ArtifactError
 
-# Header and data begin where a device can use mapped data as it is.
+# Header and data begin at multiples of this, where a device can use mapped data as it is.
 ALIGNMENT = 64
 MAX_HEADER = 16 << 20
 
-# Bytes of an element; what safetensors has no name for is stored as bytes.
-ITEM_SIZES = {
-    "BOOL": 1, "U8": 1, "I8": 1, "F8_E5M2": 1, "F8_E4M3": 1, "F8_E8M0": 1,
-    "I16": 2, "U16": 2, "F16": 2, "BF16": 2,
-    "I32": 4, "U32": 4, "F32": 4,
-    "I64": 8, "U64": 8, "F64": 8, "C64": 8,
+# By element type of the dialect, safetensors' name and the bytes of an element; what it has no name
+# for is stored as bytes.
+_DTYPES = {
+    "i1": ("BOOL", 1), "i8": ("I8", 1), "ui8": ("U8", 1), "i16": ("I16", 2), "ui16": ("U16", 2),
+    "i32": ("I32", 4), "ui32": ("U32", 4), "i64": ("I64", 8), "ui64": ("U64", 8),
+    "f8E5M2": ("F8_E5M2", 1), "f8E4M3FN": ("F8_E4M3", 1), "f8E8M0FNU": ("F8_E8M0", 1),
+    "f16": ("F16", 2), "bf16": ("BF16", 2), "f32": ("F32", 4), "f64": ("F64", 8),
+    "complex<f32>": ("C64", 8),
 }  # fmt: skip
+ITEM_SIZES = dict(_DTYPES.values())
 METADATA = "jaxmlir"
 SEAL = "seal"
 
 
 class StoredArray(NamedTuple):
-    """A named array: of which safetensors type, and its bytes."""
+    """A named array of the file: its safetensors type, shape and bytes."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -76,7 +79,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def map_file(path: str | os.PathLike[str]) -> memoryview:
-    """The contents of a file, read by the operating system as they are looked at.
+    """The contents of a file, mapped: the operating system reads them when they are accessed.
 
     Raises:
       OSError: the file cannot be opened.
@@ -87,17 +90,17 @@ def map_file(path: str | os.PathLike[str]) -> memoryview:
 
 
 def contents(source: Any) -> tuple[memoryview, str]:
-    """The contents of a file, and what to call it in errors.
+    """The contents of a file, and its name in errors.
 
     Args:
-      source: a path; or the contents themselves: bytes, or a binary stream to be read to its end.
+      source: a path; or the contents: bytes, or a binary stream, which is read to its end.
 
     Raises:
       ArgumentError: it is none of these.
       OSError: it cannot be read.
     """
-    # A path may be bytes as well, but contents are none: an artifact begins with zeros, and a text
-    # has lines.
+    # A path may be bytes, too; contents are told apart by a zero byte, which an artifact begins
+    # with, or a line break, which a text has.
     if isinstance(source, bytearray | memoryview) or (
         isinstance(source, bytes) and (not source or 0 in source or b"\n" in source)
     ):
@@ -115,9 +118,9 @@ def contents(source: Any) -> tuple[memoryview, str]:
 
 
 def unpack(buffer: memoryview) -> tuple[dict[str, Any], dict[str, StoredArray]]:
-    """The metadata and the parts of a file, whose data are views of ``buffer``.
+    """The metadata and the parts of a file; the parts' data are views of ``buffer``.
 
-    The header is what its seal says; the digests of the parts are the caller's to check.
+    The seal of the header is checked; the caller has to check the digests of the parts.
 
     Raises:
       ArtifactError: the file breaks the format.
@@ -141,7 +144,7 @@ def unpack(buffer: memoryview) -> tuple[dict[str, Any], dict[str, StoredArray]]:
 
 
 def _header(buffer: memoryview) -> tuple[int, dict[str, Any]]:
-    """Where the data begins, and the header's entries."""
+    """The offset at which the data begins, and the header's entries."""
     if not len(buffer):
         raise ArtifactError("the file is empty: what wrote it was interrupted, or has yet to")
     length = int.from_bytes(buffer[:8], "little")
@@ -172,7 +175,7 @@ def _header(buffer: memoryview) -> tuple[int, dict[str, Any]]:
 def _part(
     name: str, entry: Any, buffer: memoryview, start: int, position: int
 ) -> tuple[StoredArray, int]:
-    """One tensor of the header, which must begin where the one before has ended."""
+    """One tensor of the header, which must begin where the previous one ends, and its end."""
     expected = {"dtype", "shape", "data_offsets"}
     if not isinstance(entry, dict) or entry.keys() != expected:
         raise ArtifactError(f"the header's entry {name!r} must have {sorted(expected)}")
@@ -207,7 +210,7 @@ def _is_sizes(value: Any) -> bool:
 
 
 def pack(metadata: Mapping[str, Any], parts: Mapping[str, StoredArray]) -> list[Any]:
-    """The pieces of a file with these parts, in this order, to be written one after another."""
+    """The pieces of a file with these parts in this order, to be written one after another."""
     header: dict[str, Any] = {"__metadata__": {METADATA: _compact(metadata)}}
     position = 0
     pieces: list[Any] = []
@@ -231,10 +234,10 @@ def _compact(value: Any) -> str:
 
 
 def write(target: Any, pieces: Sequence[Any]) -> None:
-    """Writes the pieces of a file to a path, as :func:`write_atomically`, or to a binary stream.
+    """Writes the pieces of a file to a path, by :func:`write_atomically`, or to a binary stream.
 
     Raises:
-      ArgumentError: it is neither.
+      ArgumentError: the target is neither.
       OSError: it cannot be written.
     """
     if isinstance(target, str | bytes | os.PathLike):
@@ -247,13 +250,13 @@ def write(target: Any, pieces: Sequence[Any]) -> None:
 
 
 def write_atomically(path: str | os.PathLike[str], pieces: Sequence[Any]) -> None:
-    """Writes a file so that its name stands for the old contents or for all of the new.
+    """Writes a file so that its name always refers to the old contents or to all of the new.
 
-    The contents are on the disk before the name is theirs.  A device or a pipe keeps its name, and
-    is written to.
+    The new contents are on the disk before the file gets its name. A device or a pipe keeps its
+    name, and is written to directly.
 
     Raises:
-      OSError: the file cannot be written; then there is nothing new beside it.
+      OSError: the file cannot be written; no temporary file is left beside it.
     """
     if _is_no_file(path):
         with open(path, "wb") as stream:
@@ -269,7 +272,7 @@ def write_atomically(path: str | os.PathLike[str], pieces: Sequence[Any]) -> Non
             os.fsync(file.fileno())
             os.replace(temporary, path)
     except OSError as e:
-        # Nobody knows the temporary name.
+        # The error names the path, not the temporary file.
         raise OSError(e.errno, e.strerror, path) from None
     with contextlib.suppress(OSError):  # Not every system can open a directory.
         directory = os.open(os.path.dirname(path), os.O_RDONLY)
@@ -280,7 +283,7 @@ def write_atomically(path: str | os.PathLike[str], pieces: Sequence[Any]) -> Non
 
 
 def _is_no_file(path: str | os.PathLike[str]) -> bool:
-    """Whether a path names what is no file, and no directory either."""
+    """Whether a path names something that is neither a file nor a directory."""
     try:
         mode = os.stat(path).st_mode
     except OSError:
@@ -290,9 +293,9 @@ def _is_no_file(path: str | os.PathLike[str]) -> bool:
 
 @contextlib.contextmanager
 def _temporary_beside(path: str) -> Iterator[tuple[Any, str]]:
-    """A new file in the directory of ``path``, with the permissions that its name has or will."""
+    """A temporary file beside ``path``, with the permissions of the file that it replaces."""
     directory, name = os.path.split(path)
-    # A name has 255 bytes at most, of which a letter may be four.
+    # A file name has at most 255 bytes, and a character up to four.
     temporary = os.path.join(directory, f".{name[:50]}.{secrets.token_hex(8)}.tmp")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
@@ -307,20 +310,20 @@ def _temporary_beside(path: str) -> Iterator[tuple[Any, str]]:
 
 # --- what the parts are ---------------------------------------------------------------------------
 
-# The version of the container's contents; that of the dialect is the module's.
+# The version of the container's contents; the module has that of the dialect.
 VERSION = 1
 
 MODULE = "module"
 CONSTANT = "constant."
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,254}"
 
-# Element types of the dialect that safetensors has a dtype for.
-_DTYPES = {
-    "i1": "BOOL", "i8": "I8", "ui8": "U8", "i16": "I16", "ui16": "U16", "i32": "I32",
-    "ui32": "U32", "i64": "I64", "ui64": "U64", "f16": "F16", "bf16": "BF16", "f32": "F32",
-    "f64": "F64", "complex<f32>": "C64", "f8E5M2": "F8_E5M2", "f8E4M3FN": "F8_E4M3",
-    "f8E8M0FNU": "F8_E8M0",
-}  # fmt: skip
+
+def dtype_called(name: str) -> np.dtype | None:
+    """The dtype that safetensors has this name for; ``None`` if that is none of JAX's."""
+    from jaxmlir.dialect import types
+
+    elements = {stored: element for element, (stored, _) in _DTYPES.items()}
+    return types.dtype_called(elements[name]) if name in elements else None
 
 
 def digest(data: Any) -> str:
@@ -328,7 +331,7 @@ def digest(data: Any) -> str:
 
 
 def check_name(name: Any) -> str:
-    """A constant's name, which is one word: no path, no blank.
+    """Checks a constant's name, which is one word: no path, no blank.
 
     Raises:
       ArtifactError: it is something else.
@@ -342,10 +345,10 @@ def check_name(name: Any) -> str:
 
 
 def part_of(array: np.ndarray) -> tuple[str, StoredArray]:
-    """The element type and the part of an array.
+    """The element type and the stored form of an array.
 
-    A dtype that safetensors lacks (four-bit numbers, complex128 ...) is stored as the bytes of each
-    element, in a last dimension of their number.
+    A dtype that safetensors lacks (four-bit numbers, complex128 ...) is stored as bytes, with the
+    bytes of an element along an additional last dimension.
     """
     from jaxmlir.dialect.types import element_of
 
@@ -354,7 +357,7 @@ def part_of(array: np.ndarray) -> tuple[str, StoredArray]:
     array = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
     data = array.reshape(-1).view(np.uint8).data
     if element in _DTYPES:
-        return element, StoredArray(_DTYPES[element], array.shape, data)
+        return element, StoredArray(_DTYPES[element][0], array.shape, data)
     return element, StoredArray("U8", (*array.shape, array.dtype.itemsize), data)
 
 
@@ -370,7 +373,7 @@ def array_type(name: str, element: Any, part: StoredArray) -> tuple[np.dtype, tu
     if dtype is None:
         raise ArtifactError(f"constant {name!r} has the unknown element type {element!r}")
     if element in _DTYPES:
-        expected, shape = _DTYPES[element], part.shape
+        expected, shape = _DTYPES[element][0], part.shape
     else:
         expected, shape = "U8", part.shape[:-1]
         if part.shape[-1:] != (dtype.itemsize,):
@@ -384,5 +387,5 @@ def array_type(name: str, element: Any, part: StoredArray) -> tuple[np.dtype, tu
 
 
 def array_of(part: StoredArray, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    """A part's data as an array that shares it; read-only."""
+    """A part's data as a read-only array that shares its memory."""
     return np.frombuffer(part.data, dtype).reshape(shape)

@@ -1,15 +1,15 @@
-"""Programs made under another version of JAX, in terms of the primitives of this one.
+"""Adapts programs that were made with another version of JAX to the primitives of this one.
 
-Names and parameters that JAX's versions give differently are one thing to the dialect
-(:mod:`jaxmlir.bridge.params`).  What is left are primitives that one version has and another
-has not: an op of such a primitive is replaced by what the primitive stands for, as JAX itself
-computes it where there is none.  A derivative of the replacement is a derivative of the primitive.
+Names and parameters that differ between versions of JAX are the same in the dialect
+(:mod:`jaxmlir.bridge.params`). What remains are primitives that one version has and another lacks:
+an op of such a primitive is replaced by the computation that JAX itself uses without it. A
+derivative of the replacement is a derivative of the primitive.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ from jax import lax
 from jaxmlir._compat import mlir
 from jaxmlir.dialect import codec, custom_rule_ops, locations, ops, primitives
 from jaxmlir.dialect.builder import put_instead, reachable, rename_call
-from jaxmlir.dialect.ir import context, functions, ir, is_foreign, is_private, scope
+from jaxmlir.dialect.ir import context, dialect_ops, functions, ir, is_foreign, is_private, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArtifactError, Diagnostic
 from jaxmlir.transforms.templates import Rules
@@ -44,7 +44,7 @@ def _polynomial(x: Any, *coefficients: Any) -> Any:
     return jax.numpy.broadcast_to(result, shape)
 
 
-# What primitives stand for that not every supported JAX has.
+# What primitives compute that not every supported JAX has.
 EQUATIONS: dict[str, Callable[..., Any]] = {
     "log2": _log2,
     "one_minus_square": _one_minus_square,
@@ -52,9 +52,9 @@ EQUATIONS: dict[str, Callable[..., Any]] = {
 }
 
 EXPANSION = "jaxpr.expansion"
-"""The attribute of an op that names a function that does what it does."""
+"""The attribute of an op that names a function which computes the same."""
 
-# Ops that only call a function, and the op that does so everywhere.
+# Ops that only call a function, and an op for each that another JAX has instead.
 CALLS = {
     "call": "eval_jaxpr",
     "closed_call": "eval_jaxpr",
@@ -64,7 +64,7 @@ CALLS = {
 
 
 def adapt(program: Module, made_with: str) -> None:
-    """Replaces the ops of a program whose primitives the installed JAX does not have, in place.
+    """Replaces the ops of a program whose primitives the installed JAX lacks, in place.
 
     Args:
       made_with: the version of JAX that the program was made with, for the error.
@@ -75,12 +75,13 @@ def adapt(program: Module, made_with: str) -> None:
     problems: list[Any] = []
     with context():
         # In order: an op that calls a kernel makes the instructions of kernels known.
-        names = dict.fromkeys(op.name for op in ops_of(program))
+        names = dict.fromkeys(op.name for op in dialect_ops(program.module))
         if any(map(may_expand, names)):
             problems += _settle(program)
-            names = dict.fromkeys(op.name for op in ops_of(program))
+            names = dict.fromkeys(op.name for op in dialect_ops(program.module))
         unknown = {name for name in names if not _is_known(name)} - custom_rule_ops.HIGH_LEVEL_OPS
-        missing = [op for op in ops_of(program) if op.name in unknown] if unknown else []
+        ops_here = dialect_ops(program.module) if unknown else ()
+        missing = [op for op in ops_here if op.name in unknown]
     if not (missing or problems):
         return
     with scope():
@@ -99,15 +100,17 @@ def adapt(program: Module, made_with: str) -> None:
 
 
 def _settle(program: Module) -> list[Any]:
-    """Replaces the ops whose primitive this process does not have by what they expand to.
+    """Replaces the ops whose primitives this process lacks by their expansions.
 
     Returns:
-      The high-level ones of which nothing is known.
+      The high-level ops without a primitive here and without an expansion.
     """
     symbols, unknown = [], []
-    for op in [o for o in ops_of(program) if EXPANSION in o.attributes or _is_high_level(o)]:
-        is_known = _has_primitive(program, op)
+    for op in list(dialect_ops(program.module)):
         expansion = op.attributes[EXPANSION] if EXPANSION in op.attributes else None
+        if expansion is None and not _is_high_level(op):
+            continue
+        is_known = _has_primitive(program, op)
         if isinstance(expansion, ir.FlatSymbolRefAttr):
             symbols.append(expansion.value)
             if is_known:
@@ -128,18 +131,18 @@ def _is_high_level(op: Any) -> bool:
 
 
 def _has_primitive(program: Module, op: Any) -> bool:
-    """Whether this process has the primitive of an op, and it takes the parameters."""
+    """Whether this process has the primitive of an op, and it accepts the parameters."""
     if not _is_high_level(op):
         return primitives.find(op.name.removeprefix("jaxpr.")) is not None
     try:
         codec.decode(op.attributes["_prim"], program.exporter)
-    except Exception:  # of a class of JAX's, whatever it says of parameters of another version's
+    except Exception:  # JAX's classes may raise anything for parameters of another version
         return False
     return True
 
 
 def erase_unused(program: Module, candidates: Collection[str]) -> None:
-    """Erases those functions among some that no others use."""
+    """Erases those candidates that are private and that no other function uses."""
     present = functions(program.module)
     others = [name for name, op in present.items() if name not in candidates or not is_private(op)]
     for name in candidates - reachable(present, *others):
@@ -147,16 +150,8 @@ def erase_unused(program: Module, candidates: Collection[str]) -> None:
     program.changed()
 
 
-def ops_of(program: Module) -> Iterator[Any]:
-    """The ops of the dialect in all functions."""
-    for function in functions(program.module).values():
-        for op in function.entry_block.operations:
-            if type(op) is ir.OpView:
-                yield op
-
-
 def may_expand(op_name: str) -> bool:
-    """Whether ops of a name have a primitive that is none of JAX's, or is an object of a class."""
+    """Whether the primitive of ops of a name is not JAX's, or is an object of a class."""
     is_ours = is_foreign(op_name) or ops.record_of(op_name) is not None
     return not is_ours or op_name in custom_rule_ops.HIGH_LEVEL_OPS
 
@@ -169,9 +164,9 @@ def _is_known(op_name: str) -> bool:
     record = ops.OPS.get(name)
     if op_name in custom_rule_ops.OPS or (record is not None and record.jax == ops.OURS):
         return True
-    names = (record.primitives if record else ()) or (name,)
+    names = record.primitive_names if record else (name,)
     installed = [p for p in map(primitives.find, names) if p is not None]
-    # JAX 0.10 has another primitive of the name eval_jaxpr, which nothing lowers.
+    # JAX 0.10 has another primitive named eval_jaxpr, without a lowering.
     return bool(installed) and (name not in CALLS or any(p in mlir._lowerings for p in installed))
 
 
@@ -183,7 +178,7 @@ def _replace(writer: Rules, op: Any, equation: Callable[..., Any], name: str) ->
 
 
 def _cannot(missing: list[Any], made_with: str) -> list[Diagnostic]:
-    """One diagnostic an op name, or a class of primitives, at its first place."""
+    """One diagnostic for each op name or class of primitives, at its first place."""
     kinds = [(op.name, _class_of(op)) for op in missing]
     first = dict(reversed(list(zip(kinds, missing, strict=True))))
     return [
@@ -197,7 +192,7 @@ def _cannot(missing: list[Any], made_with: str) -> list[Diagnostic]:
 
 
 def _class_of(op: Any) -> str:
-    """Where the class of a high-level primitive is defined; empty for other ops."""
+    """The name of the class of a high-level primitive; empty for other ops."""
     attribute = op.attributes["_prim"] if "_prim" in op.attributes else None
     if isinstance(attribute, ir.DictAttr) and len(attribute) == 1:
         fields = attribute[0].attr

@@ -1,20 +1,20 @@
-"""What is in an artifact, in words: nothing of it is verified, run or trusted for this."""
+"""Describes the contents of an artifact in words, without verifying, running or trusting it."""
 
 from __future__ import annotations
 
 import collections
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from jaxmlir.analysis.op_counts import size as size_of
 from jaxmlir.artifact.load import Contents, refused
 from jaxmlir.dialect import custom_calls, locations
 from jaxmlir.dialect.ir import TREES, context, func, ir, is_private
 from jaxmlir.dialect.module import VERSION
 from jaxmlir.support.options import in_units
 
-# More source files than these say little.
+# Longer lists of source files say little.
 MAX_FILES = 20
 
 
@@ -35,14 +35,14 @@ def describe_module(module: ir.Module, size: int, filename: str) -> str:
     """A report on the contents of a file of text or bytecode.
 
     Args:
-      size: that of the file, in bytes.
+      size: the size of the file in bytes.
     """
     with context():
         return _Report(filename, size, None, module).text()
 
 
 class _Report:
-    """What is in a file: an artifact, or, without ``contents``, a module alone."""
+    """A report on a file: an artifact, or a module alone if there are no ``contents``."""
 
     def __init__(self, filename: str, size: int, contents: Contents | None, module: ir.Module):
         self.filename = filename
@@ -116,7 +116,7 @@ class _Report:
             yield f"{name}: {shape} of {entry['type']}, sha256 {entry['sha256'][:16]}..."
 
     def rules(self) -> Iterable[str]:
-        """Each function that has rules, once."""
+        """The rules of functions that have some, each listed once."""
         lines: dict[str, None] = {}
         for op in self.ops:
             attributes = op.attributes
@@ -128,7 +128,7 @@ class _Report:
         return list(lines)
 
     def effects(self) -> Iterable[str]:
-        """The ops with effects, and where the first of each kind is."""
+        """The ops with effects, by kind, and where the first of each kind is."""
         by_kind: dict[tuple[str, str], list[str]] = {}
         for op in self.ops:
             if "jaxpr.effects" in op.attributes:
@@ -148,7 +148,7 @@ class _Report:
         lines: dict[str, set[int]] = collections.defaultdict(set)
         for op in self.ops:
             file, line, _ = locations.position(op.location)
-            # Without debug info, ops are said to come from the lines of the text itself.
+            # Without debug info, MLIR locates ops in the text itself.
             if line and (file != self.filename or self.contents is not None):
                 lines[file].add(line)
         for file in sorted(lines)[:MAX_FILES]:
@@ -158,9 +158,9 @@ class _Report:
 
 
 def paths_of_arguments(function: func.FuncOp) -> Sequence[str] | None:
-    """The names of a function's arguments, else their paths in its pytree, as ``['w'][0]``.
+    """The names of a function's arguments, or else their paths in its pytree, as ``['w'][0]``.
 
-    ``None`` where it says neither.
+    ``None`` if the function has neither.
     """
     names = locations.names_of_arguments(function)
     if all(names):
@@ -194,31 +194,18 @@ def _paths(tree: ir.Attribute, prefix: str = "") -> Iterator[str]:
 
 
 def _table(what: str, types: Sequence[ir.Type], paths: Sequence[str] | None) -> Iterator[str]:
-    """A line for each argument or result: its path, type and size; and their sum."""
+    """A line for each argument or result, with its path, type and size; then their total."""
     if paths is None or len(paths) != len(types):
         paths = [f"[{i}]" if len(types) > 1 else "" for i in range(len(types))]
     names = [f"{what} {path}" if path[:1] not in ("", "[") else what + path for path in paths]
     width, total = max(map(len, names), default=0), 0
     width_of_type = max((len(str(type_)) for type_ in types), default=0)
     for name, type_ in zip(names, types, strict=True):
-        size = _bytes(type_)
-        total += size or 0
-        shown = "" if size is None else in_units(size)
+        total += (size := size_of(type_))
+        shown = in_units(size) if size else ""
         yield f"  {name:{width}}  {type_!s:{width_of_type}}  {shown}".rstrip()
     if len(types) > 1:
         yield f"  {len(types)} {what}s, {in_units(total)}"
-
-
-def _bytes(type_: ir.Type) -> int | None:
-    """The bytes of an array of numbers; ``None`` of anything else, and of symbolic sizes."""
-    if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
-        return None
-    element, parts = type_.element_type, 1
-    if isinstance(element, ir.ComplexType):
-        element, parts = element.element_type, 2
-    if not isinstance(element, ir.IntegerType | ir.FloatType):
-        return None
-    return math.prod(type_.shape) * parts * -(-element.width // 8)
 
 
 def _ranges(numbers: list[int]) -> str:

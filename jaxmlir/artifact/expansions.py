@@ -1,22 +1,22 @@
-"""What primitives that another process may lack stand for, in an artifact.
+"""Expands primitives that another process may lack, so that it can load an artifact with them.
 
-A primitive of a library exists where the library is imported, one that is an object of a Python
-class where the class is, and one whose parameters are Python objects in this process alone.  What
-it computes and its rules can be traced, though.  So an op of such a primitive *expands* to a call
-of a function that has these rules beside it, a ``custom_jvp_call_jaxpr``:
+A library's primitive exists where the library is imported, and a primitive that is an object of a
+Python class exists where the class does. One whose parameters are Python objects exists in this
+process only. What it computes and its rules can be traced, though. So an op of such a primitive
+*expands* to a call of a function that carries these rules, a ``custom_jvp_call_jaxpr``:
 
-* the function is the primitive's implementation: what it is lowered by, where that is a function
-  of JAX's (``mlir.lower_fun``), else ``def_impl`` or the method ``expand``;
+* the function is the primitive's implementation: the JAX function that it is lowered by
+  (``mlir.lower_fun``), or else ``def_impl`` or the method ``expand``;
 * the JVP and transpose rules are traced for the sets of operands that they work for; a primitive
-  that has none is differentiated as its implementation is;
-* the batching rule is traced for a batch of symbolic size; a primitive that has none, or one that
-  wants a number, is batched as its implementation is, its other rules with it;
-* a rule that raises an error raises that where it is applied.
+  without such rules is differentiated through its implementation;
+* the batching rule is traced for a batch of symbolic size; a primitive without one, or whose rule
+  needs a number, is batched through its implementation and its other rules;
+* a rule that raises an error raises it where it is applied.
 
-Rules apply primitives too, their own among them, which expand in turn.
+Rules apply primitives, too, their own among them, which are expanded in turn.
 
-An op that can be written stays, and names what it expands to in an attribute.  Where a file is
-loaded and the primitive is there, the function goes (:mod:`jaxmlir.artifact.decompose`).
+An op that can be written stays, with an attribute that names its expansion. Loading a file drops
+the expansion if the process has the primitive (:mod:`jaxmlir.artifact.decompose`).
 """
 
 from __future__ import annotations
@@ -46,42 +46,43 @@ from jaxmlir._compat import (
     mlir,
     open_jaxpr,
 )
-from jaxmlir.artifact.decompose import EXPANSION, erase_unused, may_expand, ops_of
+from jaxmlir.artifact.decompose import EXPANSION, erase_unused, may_expand
 from jaxmlir.bridge.custom_rules.hijax import args_of, cotangents_of
 from jaxmlir.bridge.custom_rules.identity import Identities
 from jaxmlir.dialect import codec, op_signature, ops, primitives
 from jaxmlir.dialect.builder import create, reachable, rename_call, symbol_ref, write_return
+from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL
-from jaxmlir.dialect.ir import context, functions, ir, new_function, scope
+from jaxmlir.dialect.ir import context, dialect_ops, functions, ir, new_function, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
-from jaxmlir.dialect.types import size_variable, widths_of
+from jaxmlir.dialect.types import is_differentiable, size_variable, widths_of
 from jaxmlir.rewriting.dedupe import merge_functions
-from jaxmlir.support.masks import Mask
+from jaxmlir.support.masks import Mask, inverted
 from jaxmlir.transforms import jax_rules
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batch_axis
 
-# Rules of rules that are written: a derivative may apply a primitive of its own, as those of Bessel
-# functions do. Those of the last have no rules.
+# How many orders of rules are written: a derivative may apply a primitive of its own, as those of
+# Bessel functions do. Primitives of the last order have no rules.
 _ORDERS = 4
-# Up to so many operands a rule is traced for each set of them.  Of more, a rule of a rule is traced
-# for all that it works for together: that would not be of one operand alone often.
+# Up to this many operands, a rule is traced for each set of them. With more, a rule of a rule is
+# traced for all operands that it works for together: it is rarely needed for one alone.
 _FEW = 3
 
 
 def may_expand_in(program: Module) -> bool:
-    """Whether a program has ops whose primitive another process may lack."""
+    """Whether a program has ops whose primitives another process may lack."""
     with context():
         return any(True for _ in _expandable(program))
 
 
 def expand(program: Module) -> dict[str, ir.Location]:
-    """Adds to a program what its primitives expand to, in place, and replaces the ops that cannot
-    be written.
+    """Adds the expansions of a program's primitives to it, in place, and replaces the ops that
+    cannot be written.
 
     Returns:
-      Of each function that was added, the location of an op that it was added for.
+      For each added function, the location of an op that it was added for.
     """
     places: dict[str, ir.Location] = {}
     with scope():
@@ -90,9 +91,9 @@ def expand(program: Module) -> dict[str, ir.Location]:
 
 
 def forget(program: Module, is_written: Callable[[Any], bool]) -> None:
-    """Removes what ops expand to, in place, where that has an op that cannot be written."""
+    """Removes the expansions that contain an op that cannot be written, in place."""
     with context():
-        ops = [op for op in ops_of(program) if EXPANSION in op.attributes]
+        ops = [op for op in dialect_ops(program.module) if EXPANSION in op.attributes]
         present = functions(program.module)
         bad = {
             name
@@ -113,15 +114,15 @@ def _has_handles(op: Any) -> bool:
 
 def _expandable(program: Module) -> Iterator[Any]:
     """The ops whose primitive other processes may lack, and those of JAX's with Python objects."""
-    for op in ops_of(program):
+    for op in dialect_ops(program.module):
         if may_expand(op.name) or (_may_have_objects(op.name) and _has_handles(op)):
             yield op
 
 
 @functools.cache
 def _may_have_objects(name: str) -> bool:
-    """Whether ops of a name have parameters that are Python objects, and JAX's functions to lower
-    them by."""
+    """Whether ops of a name have Python objects as parameters, and are lowered by a JAX
+    function."""
     record = ops.record_of(name)
     if record is None:
         return False
@@ -134,7 +135,7 @@ def _may_have_objects(name: str) -> bool:
 
 
 class _PrimitiveExpansion(NamedTuple):
-    """What the ops of one primitive with the same parameters expand to."""
+    """The expansion of the ops of one primitive with equal parameters."""
 
     primitive: str
     op_name: str
@@ -142,11 +143,11 @@ class _PrimitiveExpansion(NamedTuple):
 
 
 def _write(program: Module, places: dict[str, ir.Location]) -> None:
-    """Writes what the ops of a program expand to, and replaces those that cannot be written."""
+    """Writes the expansions of a program's ops, and replaces the ops that cannot be written."""
     before = functions(program.module).keys()
     identities, expansions = _Parameters(), {}
     keys: dict[Signature, Any] = {}
-    # The rules of a function that was written may apply primitives too, its own among them.
+    # The rules in written functions may apply primitives, too, their own among them.
     for order in itertools.count():
         rules = Rules(program)
         by_key = collections.defaultdict(list)
@@ -162,7 +163,7 @@ def _write(program: Module, places: dict[str, ir.Location]) -> None:
             if key in new:
                 existing = functions(program.module).keys()
                 expansions[key] = _expansion(rules, alike[0], order)
-                # Of an op that is in a function that was added, the one that this is added for.
+                # An op in an added function passes on the place of the op that this was added for.
                 place = places.get(_function_of(alike[0]), alike[0].location)
                 places |= dict.fromkeys(functions(program.module).keys() - existing, place)
         program.changed()
@@ -186,7 +187,7 @@ def _function_of(op: Any) -> str:
 
 
 def _key(rules: Rules, op: Any, signature: Signature, identities: Identities) -> Any:
-    """What tells the expansion of an op from those of others."""
+    """A key that ops have in common if they have the same expansion."""
     if _has_handles(op):
         with contextlib.suppress(Exception):  # of the user's functions
             (eqn,) = open_jaxpr(rules.jaxpr_of(op, op.name))[0].eqns
@@ -196,23 +197,22 @@ def _key(rules: Rules, op: Any, signature: Signature, identities: Identities) ->
     return signature
 
 
-# Since JAX 0.11 a jaxpr may have its constants.
+# Since JAX 0.11 a jaxpr may hold its constants.
 _JAXPRS = (core.Jaxpr, getattr(core, "ClosedJaxpr", core.Jaxpr))
-# Of how many bytes an array is told from others by what it holds.
+# Arrays of up to this many bytes are compared by their contents.
 _SMALL = 1 << 12
 
 
 class _Parameters(Identities):
-    """Numbers for the parameters of primitives, equal for those that say the same.
+    """Numbers for the parameters of primitives, equal for parameters that say the same.
 
-    A jaxpr says what is printed of it, an object what its attributes do; one without attributes is
-    like the others of its class.  So two that compute the same have equal numbers if their classes
-    say nothing else.
+    A jaxpr is compared by its printed text, and an object by its class and attributes. An object
+    without attributes only equals itself, unless it is a plain ``object()``.
     """
 
     def _structure(self, value: Any, kind: str) -> Any:
         if kind == "tree":
-            nodes = [(cls, self(data)) for cls, data in _nodes(value)]
+            nodes = [(cls, self(data)) for cls, data in pytrees.nodes(value)]
             return (kind, value.num_leaves, *nodes)
         if kind != "object":
             return super()._structure(value, kind)
@@ -230,16 +230,8 @@ class _Parameters(Identities):
         return (type(value), *fields) if type(value) is object or fields else (kind, id(value))
 
 
-def _nodes(tree: Any) -> Iterator[tuple[type, Any]]:
-    """The classes of the nodes of a pytree, and what they hold besides their children."""
-    if (node := tree.node_data()) is not None:
-        yield node
-        for child in tree.children():
-            yield from _nodes(child)
-
-
 def _function(rules: Rules, op: Any, expansion: _PrimitiveExpansion) -> str:
-    """The symbol of a new function that does what an op expands to."""
+    """The symbol of a new function that performs the expansion of an op."""
     symbol = rules.importer.unique_name(expansion.primitive)
     operands, results = ([v.type for v in side] for side in (op.operands, op.results))
     place = ir.InsertionPoint(rules.program.module.body)
@@ -253,10 +245,10 @@ def _function(rules: Rules, op: Any, expansion: _PrimitiveExpansion) -> str:
 
 
 def _expansion(rules: Rules, op: Any, order: int) -> _PrimitiveExpansion | None:
-    """What an op expands to; ``None`` if what it computes cannot be traced.
+    """The expansion of an op; ``None`` if its computation cannot be traced.
 
     Args:
-      order: how often what the program applies was differentiated to have the op.
+      order: how many expansions deep the op is; 0 for the program's own ops.
     """
     try:
         closed = rules.jaxpr_of(op, op.name)
@@ -268,7 +260,7 @@ def _expansion(rules: Rules, op: Any, order: int) -> _PrimitiveExpansion | None:
 
 
 class _Expander:
-    """Traces what one equation computes and its rules, and writes them as functions.
+    """Traces the computation and the rules of one equation, and writes them as functions.
 
     Args:
       closed: a jaxpr of the equation alone.
@@ -307,32 +299,32 @@ class _Expander:
         return _PrimitiveExpansion(self.name, "jaxpr.custom_jvp_call_jaxpr", attributes)
 
     def _has(self, method: str, *registries: Mapping[Any, Any]) -> bool:
-        """Whether the primitive has a rule: as a method, where it is an object of a class."""
+        """Whether the primitive has a rule; an object of a class has it as a method."""
         if self.high_level is None:
             return any(self.primitive in registry for registry in registries)
         own, base = (getattr(c, method, None) for c in (type(self.high_level), hijax.HiPrim))
         return own is not base
 
     def written(self, closed: Any, suffix: str, **attributes: Any) -> ir.Attribute:
-        """Writes a function; the attribute that names it."""
+        """Writes a function; returns the attribute that refers to it."""
         jaxpr, consts = open_jaxpr(closed)
         symbol = self.importer.unique_name(self.name + suffix)
-        # The names of arguments and results tell nothing of the user's.
+        # The names of its arguments and results mean nothing to the user.
         self.importer.add_function(jaxpr, consts, symbol, attributes=attributes)
         return symbol_ref(symbol)
 
     def add_jvp(self, closed: Any) -> None:
-        """Adds the JVP rules of a jaxpr that does what the equation does."""
+        """Adds the JVP rules of a jaxpr that computes what the equation does."""
 
         def rule(mask: Mask) -> ir.Attribute:
             jaxpr, nonzero = jax_rules.jvp(closed, mask)
-            zeros = {"jaxpr.in_zeros": _other(mask), "jaxpr.out_zeros": _other(nonzero)}
+            zeros = {"jaxpr.in_zeros": inverted(mask), "jaxpr.out_zeros": inverted(nonzero)}
             return self.written(jaxpr, "_jvp", **zeros)
 
-        masks = _masks(map(_is_differentiable, self.avals))
+        masks = _masks(map(is_differentiable, self.avals))
         rules: list[ir.Attribute] = []
         if self.in_rule and masks and sum(masks[0]) > _FEW:
-            # JAX keeps what it traces of the jaxpr: the rule does not do so again.
+            # JAX caches what it traces of the jaxpr: the rule does not do it again.
             together = _largest(masks[0], functools.partial(jax_rules.jvp, closed))
             rules, error = _rules_for([together] if any(together) else [], rule)
         if not rules:
@@ -347,14 +339,14 @@ class _Expander:
     def add_transposes(self) -> None:
         if not self._has("transpose", ad.primitive_transposes, ad.fancy_transposes):
             return
-        nonzero = tuple(map(_is_differentiable, self.out_avals))
+        nonzero = tuple(map(is_differentiable, self.out_avals))
 
         def rule(mask: Mask) -> ir.Attribute:
             jaxpr, nonzero_in = jax_rules.transpose(self.closed, mask, nonzero)
-            zeros = {"jaxpr.in_zeros": _other(nonzero), "jaxpr.out_zeros": _other(nonzero_in)}
+            zeros = {"jaxpr.in_zeros": inverted(nonzero), "jaxpr.out_zeros": inverted(nonzero_in)}
             return self.written(jaxpr, "_transpose", **{"jaxpr.linear": mask}, **zeros)
 
-        rules, error = _rules_for(_masks(map(_is_differentiable, self.avals)), rule)
+        rules, error = _rules_for(_masks(map(is_differentiable, self.avals)), rule)
         self.attributes["transposes"] = ir.ArrayAttr.get(rules)
         self._add_error("transpose_error", error)
 
@@ -391,7 +383,7 @@ class _Expander:
         elif error is not None:
             with contextlib.suppress(Exception):
                 self._batched(everything, 2)
-                # It wants a number.
+                # The rule needs a batch size that is a number.
                 return
             self._add_error("batch_error", error)
 
@@ -400,8 +392,8 @@ class _Expander:
         return jax_rules.batch(self.closed, dims, batch_axis(size))
 
     def _batches_the_implementation(self, mask: Mask, size: Any) -> bool:
-        """Whether the batching rule does what batching the implementation does, be it by another
-        primitive."""
+        """Whether the batching rule gives the same as batching the implementation, possibly by
+        another primitive."""
         try:
             by_rule, _ = self._batched(mask, size)
             eqns = open_jaxpr(by_rule)[0].eqns
@@ -422,7 +414,7 @@ class _Expander:
 
 
 def _masks(operands: Iterable[bool]) -> list[Mask]:
-    """The sets of some operands, largest first; of many all together and each alone."""
+    """The sets of some operands, largest first; of many operands, only all and each alone."""
     operands = tuple(operands)
     indices = [i for i, included in enumerate(operands) if included]
     sizes = range(len(indices), 0, -1) if len(indices) <= _FEW else (len(indices), 1)
@@ -431,7 +423,7 @@ def _masks(operands: Iterable[bool]) -> list[Mask]:
 
 
 def _largest(operands: Mask, trace: Callable[[Mask], Any]) -> Mask:
-    """The operands that a rule works for: halves of those that it does not are tried in turn."""
+    """The operands that a rule works for together; a set that it fails for is halved."""
     none = (False,) * len(operands)
 
     def working(indices: Sequence[int]) -> Mask:
@@ -451,10 +443,9 @@ def _largest(operands: Mask, trace: Callable[[Mask], Any]) -> Mask:
 def _rules_for(
     masks: Sequence[Mask], rule: Callable[[Mask], ir.Attribute]
 ) -> tuple[list[ir.Attribute], Exception | None]:
-    """The rules for those sets of operands for which there is one, and what the first other one
-    raised if there is none.
+    """The rules for those sets of operands that have one; if there are none, also the first error.
 
-    Where there is none for many operands together, one for those that have one alone is tried.
+    If many operands have no rule together, a rule for all that have one alone is tried.
     """
     rules: dict[Mask, ir.Attribute] = {}
     first = None
@@ -475,16 +466,8 @@ def _rules_for(
     return [rules[mask] for mask in ordered], None if rules else first
 
 
-def _other(mask: Mask) -> Mask:
-    return tuple([not m for m in mask])
-
-
-def _is_differentiable(aval: Any) -> bool:
-    return isinstance(aval, core.ShapedArray) and aval.to_tangent_aval().dtype != dtypes.float0
-
-
 def _lowered_function(primitive: Any) -> tuple[Callable[..., Any], bool] | None:
-    """The function that a primitive is lowered by, and whether it gives a list of results."""
+    """The JAX function that a primitive is lowered by, and whether it returns a list."""
     rule = getattr(mlir._lowerings.get(primitive), "rule", None)
     if isinstance(rule, types.FunctionType) and is_made_by(rule, mlir.__name__, ("lower_fun",)):
         cells = cells_of(rule)
@@ -493,7 +476,7 @@ def _lowered_function(primitive: Any) -> tuple[Callable[..., Any], bool] | None:
 
 
 def _implementation(eqn: Any) -> Callable[..., list[Any]]:
-    """What an equation computes, as a function of its operands."""
+    """The computation of an equation, as a function of its operands."""
     primitive, params = eqn.primitive, eqn.params
     if primitive.name in HIGH_LEVEL:
         return lambda *operands: list(primitive.to_lojax(*operands, **params))
@@ -509,12 +492,12 @@ def _implementation(eqn: Any) -> Callable[..., list[Any]]:
 
 
 def _as_call(closed: Any, avals: Sequence[Any], name: str) -> Any:
-    """A jaxpr of one equation that calls another jaxpr."""
+    """A jaxpr whose only equation calls another jaxpr."""
     return jax_rules.trace_flat(jax.jit(core.jaxpr_as_fun(closed)), avals, name)
 
 
 def _as_type(value: Any, aval: Any) -> Any:
-    """A result as the primitive's abstract evaluation says that it is."""
+    """A result, converted to the type that the primitive's abstract evaluation gives."""
     have = core.typeof(value)
     if (have.dtype, have.weak_type) == (aval.dtype, aval.weak_type):
         return value
@@ -524,14 +507,14 @@ def _as_type(value: Any, aval: Any) -> Any:
 
 
 def _with_vjp(prim: Any) -> Callable[..., Any]:
-    """A high-level primitive that has a VJP rule only, as a function with that rule."""
+    """A high-level primitive that has only a VJP rule, as a function with that rule."""
 
     def expand(*leaves: Any) -> list[Any]:
         return prim.out_tree.flatten_up_to(prim.expand(*args_of(prim, leaves)))
 
     def fwd(*leaves: Any) -> tuple[list[Any], Any]:
         nonzero = args_of(prim, [True] * len(leaves))
-        # Since JAX 0.12 which results have tangents may follow, and residuals with a structure.
+        # Since JAX 0.12 it may also return which results have tangents, and structured residuals.
         out, residuals, _, *structured = (*prim.vjp_fwd(nonzero, *args_of(prim, leaves)), True)[:4]
         return prim.out_tree.flatten_up_to(out), (residuals, *structured)
 
@@ -545,7 +528,7 @@ def _with_vjp(prim: Any) -> Callable[..., Any]:
 
 
 def _instantiated(value: Any) -> Any:
-    """A cotangent as a rule of the user's gives it."""
+    """A cotangent as a user's rule returns it: without symbolic zeros."""
     if not isinstance(value, (ad_util.Zero, ad_util.SymbolicZero)):
         return value
     aval = value.aval

@@ -1,4 +1,4 @@
-"""File to program."""
+"""Loads a program from a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jaxmlir.support.lazy import collector_paused
 
 M = TypeVar("M", bound="Module")
 
-# Arrays up to this size together are checked when the file is opened, others when they are used.
+# Up to this total size, arrays are checked when the file is opened, else when they are used.
 EAGER_BYTES = 16 << 20
 
 
@@ -29,7 +29,7 @@ def read(
     allow_custom_calls: Collection[str] | None = (),
     verify: bool = True,
 ) -> M:
-    """The program of an artifact's contents, as an object of a class; see
+    """The program of an artifact's contents, as an object of class ``kind``; see
     :func:`jaxmlir.program.staging.load`."""
     from jaxmlir.artifact.decompose import adapt
     from jaxmlir.verify.verifier import verify as verify_program
@@ -48,7 +48,7 @@ def read(
 
 @contextlib.contextmanager
 def refused(filename: str) -> Iterator[None]:
-    """Makes what goes wrong with a file's contents an error that names the file."""
+    """Turns any failure on a file's contents into an error that names the file."""
     try:
         yield
     except ArtifactError as e:
@@ -58,17 +58,17 @@ def refused(filename: str) -> Iterator[None]:
     except JaxmlirError:
         raise
     except Exception as e:
-        # What JAX's rules do with a malformed module is theirs to choose.
+        # JAX's rules may raise anything on a malformed module.
         raise ArtifactError(
             f"cannot load {filename}: its program is malformed: {type(e).__name__}: {e}"
         ) from e
 
 
 class Contents:
-    """The parts of an artifact, checked but for large arrays.
+    """The parts of an artifact, which are checked except for large arrays.
 
     Attributes:
-      metadata: what the header says of the artifact.
+      metadata: the header's description of the artifact.
       constants: the arrays.
     """
 
@@ -89,7 +89,7 @@ class Contents:
         return len(self._module)
 
     def module(self) -> ir.Module:
-        """The module, of which MLIR's part is verified."""
+        """The module, as far as MLIR verifies it."""
         return module_text.decompress(bytes(self._module), self._field("module", "bytes", int))
 
     def _field(self, name: str, key: str, cls: type) -> Any:

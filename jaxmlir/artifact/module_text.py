@@ -1,20 +1,20 @@
-"""The module of an artifact: its text, compressed, and the way back.
+"""The module of an artifact: compresses its text, and reads it back.
 
-The text is a small part of MLIR, which is checked before MLIR's parser sees it.
+The text is a small subset of MLIR, which is checked before MLIR's parser sees it.
 
-A digest says that a file is what somebody wrote, not that its writer meant well.  MLIR's parser
-reports errors, but it recurses on nested brackets until the stack ends the process, and through the
-dialects of the context it is far larger than what a program needs.  So the text has to be made of
-what our own printer writes and of nothing else:
+A digest shows that a file is what somebody wrote, not that its writer meant well. MLIR's parser
+reports errors, but it recurses on nested brackets until the stack overflows and ends the process.
+With the dialects of the context, it also accepts far more than a program needs. So the text may
+only consist of what our own printer writes:
 
 * ops in generic form, of the jaxpr dialect, ``func.func``, ``func.return`` and ``builtin.module``;
-* attributes and types of the builtin dialect that programs use, and the jaxpr dialect's, without
-  those that name a Python object of the writing process;
-* aliases for locations only, each defined after the ones it is made of;
+* attributes and types of the builtin dialect that programs use, and those of the jaxpr dialect,
+  except those that name a Python object of the writing process;
+* aliases for locations only, each defined after the ones that it uses;
 * numbers of at most 64 digits, integers of less than 100 bits, some 255 dimensions;
 * brackets at most ``MAX_NESTING`` deep.
 
-A text that passes may still be wrong: then the parser or the verifier say so.
+A text that passes may still be wrong: then the parser or the verifier reports it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArtifactError, JaxmlirError
 from jaxmlir.support.nesting import MAX_NESTING, nesting, without_strings
 
-# Locations are trees that share their branches; written out, one has at most so many parts.
+# Locations are trees that share branches; written out, one has at most this many parts.
 MAX_LOCATION_PARTS = 4096
 
 _STRING = r'"(?:[^"\\\x00-\x1f\x7f-\xff]|\\(?:[0-9A-Fa-f]{2}|["\\nt]))*+"'
 
-# MLIR takes time that is quadratic in the digits of a number, and the bytes of an integer are those
-# of its type: one of three digits, or more, is of no dtype.
+# MLIR takes time that is quadratic in the digits of a number, and allocates as many bytes for an
+# integer as its type has: no dtype is an integer type of three or more digits.
 _DIGITS = r"\d{1,64}+(?!\d)"
 _ELEMENT = r"(?!(?:x(?:\d++x)*+)?[su]?i\d{3,}+(?!\w|[ ]=))"
 
@@ -64,7 +64,7 @@ _LOCATIONS = re.compile(
     re.VERBOSE,
 )
 _DEFINITIONS = re.compile(rb"^((?:\#loc\d*+ = .*\n)++)", re.MULTILINE)
-# Of locations without strings: a definition's name and that it is one, a use's name, a bracket.
+# The parts of locations without strings: a name, marked if it is a definition, or a bracket.
 _LOCATION_PARTS = re.compile(rb"#loc(\d*)( = loc\()?|(\()")
 
 
@@ -72,8 +72,8 @@ def check(text: bytes, what: str = "the module") -> None:
     """Checks a module's text.
 
     Args:
-      text: in MLIR's generic form, with locations or without.
-      what: what an error calls it.
+      text: in MLIR's generic form, with or without locations.
+      what: the name of the text in errors.
 
     Raises:
       ArtifactError: says which rule the text breaks, and where.
@@ -104,7 +104,7 @@ def _check_location_tokens(lines: bytes, what: str) -> None:
 
 
 def _check_locations(lines: bytes, what: str) -> None:
-    """Each alias is made of earlier ones, and none is too large when it is written out.
+    """Checks that aliases only use earlier ones, and that none is too large when written out.
 
     Args:
       lines: the definitions, without strings.
@@ -132,18 +132,18 @@ def _check_locations(lines: bytes, what: str) -> None:
 
 # --- the text, compressed -------------------------------------------------------------------------
 
-# Text that says something is never this much larger than its compressed form.
+# A meaningful text is never larger than its compressed form by more than this factor.
 MAX_EXPANSION = 1000
 FREE_SIZE = 1 << 20
-# What the decompressor may allocate besides its output.
+# How much the decompressor may allocate besides its output.
 MEMORY_LIMIT = 64 << 20
 
 
 def compress(module: ir.Module, *, locations: bool) -> tuple[bytes, int]:
-    """A module as an ``.xz`` stream of its text, and the text's length.
+    """A module's text as an ``.xz`` stream, and the length of the text.
 
     Raises:
-      ArtifactError: the text has what :mod:`._grammar` refuses.
+      ArtifactError: the text breaks a rule of :func:`check`.
     """
     with context():
         text = module.operation.get_asm(
@@ -156,10 +156,10 @@ def compress(module: ir.Module, *, locations: bool) -> tuple[bytes, int]:
 
 
 def decompress(data: bytes, size: int) -> ir.Module:
-    """The module of :func:`compress`'s stream.
+    """The module in a stream that :func:`compress` returned.
 
     Raises:
-      ArtifactError: it is no such stream, or not of a text of ``size`` bytes.
+      ArtifactError: it is no such stream, or its text does not have ``size`` bytes.
       ParseError: the text is not MLIR.
     """
     if size > FREE_SIZE + MAX_EXPANSION * len(data):
@@ -189,9 +189,9 @@ _WITHOUT_DEVICES = r"{AbstractMesh = {axis_names = \1, axis_sizes = \3, axis_typ
 
 
 def without_devices(text: str) -> str:
-    """The text of a module with its meshes as the names and sizes of their axes.
+    """A module's text with its meshes described by the names and sizes of axes, without devices.
 
-    Attributes are replaced, not what strings say: in these, a quotation mark is escaped.
+    It replaces attributes, not the contents of strings, in which a quotation mark is escaped.
     """
     if "Mesh = {" not in text:
         return text
@@ -202,19 +202,19 @@ NODE_FIELDS = "jaxpr.node_fields"
 
 
 def fields_of_nodes(program: Module) -> ir.Attribute | None:
-    """What the fields of the nodes of a program's pytrees are, if these have classes."""
+    """The fields of the nodes of a program's pytrees that have classes of their own."""
     try:
         return node_fields.encode([program.in_tree, program.out_tree])
     except JaxmlirError:
-        # The command line tools pass pytrees on of which nothing is known.
+        # The command line tools pass on pytrees of unknown nodes.
         return None
 
 
 def write_trees(program: Module, as_flat: bool, fields: ir.Attribute | None = None) -> None:
-    """Has a program say what the fields of its pytrees' nodes are, in place, or forget these.
+    """Stores the fields of its pytrees' nodes in a program, in place, or removes the pytrees.
 
     Args:
-      as_flat: it is to take and give flat values.
+      as_flat: the program is to take and return flat values.
     """
     if not as_flat and fields is None:
         return
@@ -229,7 +229,7 @@ def write_trees(program: Module, as_flat: bool, fields: ir.Attribute | None = No
 
 
 def read_trees(program: Module, as_flat: bool) -> None:
-    """Makes the nodes of a program's pytrees known, in place, or has it forget these."""
+    """Makes the nodes of a program's pytrees known, in place, or removes the pytrees."""
     with context():
         attributes = program.function(program.name).attributes
         fields = attributes[NODE_FIELDS] if NODE_FIELDS in attributes else None

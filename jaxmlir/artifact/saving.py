@@ -1,4 +1,4 @@
-"""Program to file."""
+"""Saves a program to a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,16 @@ from jaxmlir.artifact import module_text as _module
 from jaxmlir.bridge.custom_rules import hijax
 from jaxmlir.dialect import codec, handles, locations
 from jaxmlir.dialect.builder import ops_with_symbols, symbols_of
-from jaxmlir.dialect.ir import DIALECT_VERSION, TREES, context, frames, functions, ir, module_text
+from jaxmlir.dialect.ir import (
+    DIALECT_VERSION,
+    TREES,
+    context,
+    dialect_ops,
+    frames,
+    functions,
+    ir,
+    module_text,
+)
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError, ArtifactError, Diagnostic, JaxmlirError
 from jaxmlir.optimize.simplify.drop_callbacks import DropCallbacks, is_dropped
@@ -29,10 +38,10 @@ EFFECTS = ("error", "drop", "keep-print")
 
 
 def save(program: Module, target: Any, **options: Any) -> None:
-    """Writes a program to a path or a binary stream, which :func:`load` reads.
+    """Writes a program to a path or a binary stream, for :func:`load` to read.
 
-    A file is replaced at once when everything is written: whatever interrupts this leaves the
-    old contents or the new.
+    A file is replaced atomically, when everything is written: an interruption leaves the old
+    contents or the new.
 
     Args:
       options: as for :func:`pieces`.
@@ -51,16 +60,16 @@ def pieces(
 
     Args:
       source_info: keep the Python files and lines that ops come from, and JAX's name stacks.
-      as_flat: leave the pytrees out, so that what is loaded takes and gives their leaves: for nodes
-        that hold Python objects of this process.
-      effects: what becomes of debug callbacks, prints and run-time checks; ``"error"``: they are
-        an error if they are Python objects, ``"drop"``: they are left out, ``"keep-print"``: prints
-        of a format string are kept.
+      as_flat: leave the pytrees out, so that the loaded program takes and returns flat leaves. This
+        is for nodes that hold Python objects of this process.
+      effects: what becomes of debug callbacks, prints and run-time checks. ``"error"``: they are an
+        error if they are Python objects; ``"drop"``: they are left out; ``"keep-print"``: of these,
+        prints of a format string are kept.
 
     Raises:
       ArgumentError: ``effects`` is none of these.
-      ArtifactError: the program refers to Python objects of this process, such as callbacks; names
-        each op and the user's line.  Or a constant has no value.
+      ArtifactError: the program refers to Python objects of this process, such as callbacks, of
+        which each op and the user's line are named; or a constant has no value.
     """
     import jax
 
@@ -69,7 +78,7 @@ def pieces(
     program = _writable(program, as_flat, effects)
     elements: dict[str, dict[str, str]] = {}
     parts: dict[str, container.StoredArray] = {}
-    # The widest elements first: then each array begins at a multiple of its element's size.
+    # The widest elements first, so each array begins at a multiple of its element's size.
     arrays = sorted(_arrays(program).items(), key=lambda item: -item[1].dtype.itemsize)
     for name, array in arrays:
         element, part = container.part_of(array)
@@ -89,13 +98,13 @@ def pieces(
 
 
 def _writable(program: Module, as_flat: bool, effects: str) -> Module:
-    """The program in terms of what another process has."""
+    """The program in a form that another process can load."""
     if effects not in EFFECTS:
         expected = ", ".join(map(repr, EFFECTS))
         raise ArgumentError(f"effects: expected one of {expected}, got {effects!r}")
     expands = expansions.may_expand_in(program)
     if effects == "error":
-        # Before the expansion, which takes long and does not help these.
+        # Before the expansion, which takes long and does not help callbacks.
         _check_writable(program.module, {}, _is_callback)
     fields = None if as_flat else _module.fields_of_nodes(program)
     if as_flat or fields is not None or effects != "error" or expands:
@@ -115,7 +124,7 @@ def _check_writable(
     places: Mapping[str, ir.Location],
     is_checked: Callable[[str], bool] = lambda name: True,
 ) -> None:
-    """Raises an error that says which ops of some names refer to Python objects of this process."""
+    """Raises an error that lists the checked ops that refer to Python objects of this process."""
     problems = list(_unwritable(module, places, is_checked))
     if problems:
         raise ArtifactError(problems[:MAX_DIAGNOSTICS])
@@ -125,7 +134,10 @@ def _arrays(program: Module) -> dict[str, np.ndarray]:
     """The arrays that the module names."""
     arrays = {}
     with context():
-        for name, op in _constant_names(program.module):
+        for op in dialect_ops(program.module):
+            if op.name != "jaxpr.constant" or "name" not in op.attributes:
+                continue
+            name = ir.StringAttr(op.attributes["name"]).value
             if name in arrays:
                 continue
             if name not in program.constants:
@@ -136,30 +148,17 @@ def _arrays(program: Module) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _constant_names(module: ir.Module) -> Iterator[tuple[str, Any]]:
-    for op in _ops(module):
-        if type(op) is ir.OpView and op.name == "jaxpr.constant" and "name" in op.attributes:
-            yield ir.StringAttr(op.attributes["name"]).value, op
-
-
-def _ops(module: ir.Module) -> Iterator[Any]:
-    for function in module.body.operations:
-        for region in function.regions:
-            for block in region.blocks:
-                yield from block.operations
-
-
 # --- what has no form outside of the process ---------------------------------------------------
 
 
 def _unwritable(
     module: ir.Module, places: Mapping[str, ir.Location], is_checked: Callable[[str], bool]
 ) -> Iterator[Diagnostic]:
-    """The ops that name Python objects of this process.
+    """The ops that refer to Python objects of this process.
 
     Args:
-      places: of functions that no user wrote, the location of an op that they were added for.
-      is_checked: which names of ops.
+      places: for functions that no user wrote, the location of an op that they were added for.
+      is_checked: whether ops of a name are checked.
     """
     text = module_text(module)
     if not any(mark in text for mark in ("{handle = ", "!jaxpr.aval<", "!jaxpr.dtype<")):
@@ -180,7 +179,7 @@ def _unwritable(
 
 
 class _Callers:
-    """Who calls the functions of a module, to find a user's line."""
+    """The callers of a module's functions, by which a user's line is found."""
 
     def __init__(self, module: ir.Module, places: Mapping[str, ir.Location]):
         self._module = module
@@ -188,7 +187,7 @@ class _Callers:
 
     @functools.cached_property
     def _calls(self) -> dict[str, list[tuple[str, ir.Location]]]:
-        """The ops that refer to each function: the functions that they are in, and where."""
+        """The ops that refer to each function: the functions that contain them, and locations."""
         calls = collections.defaultdict(list)
         for caller, function in functions(self._module).items():
             for op, _ in ops_with_symbols(function):
@@ -197,8 +196,8 @@ class _Callers:
         return calls
 
     def diagnostic(self, message: str, op: Any, symbol: str) -> Diagnostic:
-        """An error at the line of the user's that an op is for, which names the line that made it
-        if that is a library's."""
+        """An error at the user's line that an op belongs to. If a library's line made the op, the
+        message names that line, too."""
         location = self._places.get(symbol, op.location)
         made_by = locations.position(op.location)
         position = self._users(symbol, location) or locations.position(location)
@@ -207,7 +206,7 @@ class _Callers:
         return Diagnostic("error", message, *position)
 
     def _users(self, symbol: str, location: ir.Location) -> tuple[str, int, int] | None:
-        """The innermost position in a user's file, of an op or of a call that it is in."""
+        """The innermost position in a user's file, of an op or of a call around it."""
         seen, pending = {symbol}, collections.deque([(symbol, location)])
         while pending:
             symbol, location = pending.popleft()
@@ -220,7 +219,7 @@ class _Callers:
 
 
 def _is_of_library(file: str) -> bool:
-    """Whether a Python file is one of an installed package or of Python."""
+    """Whether a Python file belongs to an installed package or to Python."""
     return "site-packages" in file or "dist-packages" in file or file.startswith(_PYTHON)
 
 
@@ -271,9 +270,9 @@ def _is_callback(name: str) -> bool:
 
 
 def _options(op: Any) -> Sequence[str]:
-    """The options of a function with custom rules for which these are not functions of the module.
+    """The options of a function with custom rules that cannot be stored, as no op has them.
 
-    None of a primitive that another process has: it is not known here.
+    Empty for a primitive that this process does not know, and another one may.
     """
     try:
         return hijax.unmatched(codec.decode(op.attributes["_prim"]))

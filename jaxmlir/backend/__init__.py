@@ -9,14 +9,14 @@
 
 JAX lowers a jaxpr by making a module, its ``main`` function with the calling convention (donation,
 aliasing, shardings, layouts, tokens, dimension variables, platforms), and then the body, equation
-by equation.  The backend takes over the body: the jaxpr is imported, the program goes through the
-passes, and its ops are lowered where the equations would have been.  So all around the body is
-JAX's, and holds for the dialect as it does for a jaxpr.
+by equation. The backend takes over the body: it imports the jaxpr, runs the passes on the program,
+and lowers the program's ops in place of the equations. Everything around the body is JAX's, and
+works for the dialect as it does for a jaxpr.
 
-With an optimization level, what JAX differentiates while it traces a function is staged out first,
+With an optimization level, functions that JAX differentiates while it traces are staged out first,
 as in a function of ``jaxmlir.jit`` (:mod:`jaxmlir.program.jit`).
 
-The environment says what no argument does: ``JAXMLIR_OPTIMIZE``, ``JAXMLIR_PIPELINE``,
+Environment variables set what the arguments do not: ``JAXMLIR_OPTIMIZE``, ``JAXMLIR_PIPELINE``,
 ``JAXMLIR_ROUND_TRIP=1`` and ``JAXMLIR_DUMP_TO``.
 """
 
@@ -33,7 +33,7 @@ from jaxmlir.backend import lowering
 from jaxmlir.backend.lowering import Settings
 from jaxmlir.runtime.differentiation import as_given, staged_by, staged_everywhere_by
 
-# A part of the key of JAX's caches: what was compiled under other settings is not used.
+# Part of the key of JAX's caches: code compiled under other settings is not used.
 _settings = jax.make_user_context(None)
 
 
@@ -75,8 +75,8 @@ def enable(
     round_trip: bool | None = None,
     dump_to: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Enables the backend for all threads of the process, until :func:`disable`; arguments as for
-    :func:`enabled`."""
+    """Enables the backend for all threads of the process, until :func:`disable`; it takes the
+    arguments of :func:`enabled`."""
     settings = Settings.given(optimize, pipeline, round_trip, dump_to)
     _take_over()
     _settings.set_global(settings)

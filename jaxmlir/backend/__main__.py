@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _is_module(name: str) -> bool:
-    """Whether there is one, whose packages alone are imported to know."""
+    """Whether there is a module of that name; only the packages around it are imported."""
     try:
         return importlib.util.find_spec(name) is not None
     except (ModuleNotFoundError, ValueError):

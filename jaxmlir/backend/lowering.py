@@ -1,7 +1,7 @@
-"""Inside JAX's lowering: the body of a module's ``main`` comes from a program.
+"""Hooks in JAX's lowering: the body of a module's ``main`` comes from a program.
 
-Two functions of JAX are wrapped.  Where a module is made, the jaxpr is imported and its program
-waits; where the body of that jaxpr is lowered, the program's ops are emitted in its place.
+Two functions of JAX are wrapped. The one that makes a module notes the jaxpr, to be imported as a
+program. The one that lowers that jaxpr's body emits the program's ops in its place.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Settings:
     Attributes:
       optimize: the optimization level.
       pipeline: the passes that run on every program, after those of the level.
-      round_trip: print every program and go on with what is parsed from the text.
-      dump_to: a folder that gets one folder for each compiled function, with the IR of each stage.
+      round_trip: print every program, and go on with what is parsed from the text.
+      dump_to: a folder to hold a folder for each compiled function, with the IR of each stage.
     """
 
     optimize: int = 0
@@ -57,7 +57,7 @@ class Settings:
 
     @property
     def stager(self) -> Stager | None:
-        """What JAX differentiates in place of functions that it traces."""
+        """Stages out functions that JAX differentiates while tracing; ``None`` at level 0."""
         return Stager(self.optimize) if self.optimize else None
 
     @classmethod
@@ -68,7 +68,7 @@ class Settings:
         round_trip: bool | None,
         dump_to: str | os.PathLike[str] | None,
     ) -> Settings:
-        """Settings, those that are ``None`` from the environment."""
+        """Settings; those that are ``None`` come from the environment."""
         getenv = os.environ.get
         if optimize is None:
             text = getenv("JAXMLIR_OPTIMIZE", "") or "0"
@@ -86,13 +86,13 @@ class Settings:
 
 # --- the IR of each stage, in files ---------------------------------------------------------------
 
-# The numbers of the next folders, by the folder that they are in.
+# The number of the next folder, by the folder that contains it.
 _numbers: dict[str, itertools.count[int]] = {}
 
 
 @dataclass(frozen=True)
 class Dump(Instrumentation):
-    """Writes what each stage made of one function into a folder of its own."""
+    """Writes the IR of one function after each stage into a folder of its own."""
 
     folder: Path = Path()
     written: list[str] = field(default_factory=list, compare=False)
@@ -105,7 +105,7 @@ class Dump(Instrumentation):
             _numbers[parent] = itertools.count(1 + taken)
         while True:
             folder = Path(parent) / f"{next(_numbers[parent]):05d}-{name}"
-            # Other threads and processes make folders too.
+            # Other threads and processes create folders, too.
             with contextlib.suppress(FileExistsError):
                 folder.mkdir(parents=True)
                 return cls(verify_each=False, folder=folder)
@@ -135,10 +135,10 @@ class Dump(Instrumentation):
 def program_of(
     closed_jaxpr: Any, settings: Settings, target: Target | None = None, dump: Dump | None = None
 ) -> Program:
-    """The program that a jaxpr is compiled as: imported, printed and parsed, through the passes.
+    """The program that a jaxpr is compiled as: imported, printed and parsed, and optimized.
 
     Args:
-      target: what it is compiled for.
+      target: the target to compile for.
 
     Raises:
       ImportingError: a value or parameter has no form in the dialect.
@@ -154,7 +154,7 @@ def program_of(
     if settings.passes:
         signature = program.in_avals, program.out_avals
         passes = parse_pipeline(settings.passes)
-        # What is compiled is not differentiated any more, and tracing rules may take a minute.
+        # No compiled program is differentiated further, and tracing rules may take a minute.
         with program.rule_tracing.holding():
             if dump is None:
                 run_kept(passes, program)
@@ -170,8 +170,7 @@ def program_of(
 
 
 class _PendingJaxpr(threading.local):
-    """The jaxpr being lowered, and the program for each target that stands in for it when its body
-    is reached."""
+    """The jaxpr being lowered, and a function that returns the program for its body."""
 
     jaxpr: Any = None
     consts: Sequence[Any] = ()
@@ -185,9 +184,9 @@ _pending = _PendingJaxpr()
 def _instead(
     jaxpr: Any, consts: Sequence[Any], program_for: Callable[[Target], Program] | None
 ) -> Iterator[None]:
-    """Within the block, the body of the jaxpr is the program for what it is lowered for.
+    """Within the block, the body of the jaxpr is the program for the target of the lowering.
 
-    Rules of lowering compile other functions meanwhile.
+    Blocks nest, as lowering rules compile other functions.
     """
     outer = _pending.jaxpr, _pending.consts, _pending.program_for
     _pending.jaxpr, _pending.consts, _pending.program_for = jaxpr, consts, program_for
@@ -201,7 +200,7 @@ _in_place = threading.Lock()
 
 
 def take_over(settings_in_force: Callable[[], Settings | None]) -> None:
-    """Puts the backend where JAX lowers modules and bodies; it acts where settings are in force."""
+    """Wraps JAX's lowering of modules and bodies; the wrappers act while settings are in force."""
     with _in_place:
         if not hasattr(mlir.lower_jaxpr_to_module, "__wrapped__"):
             mlir.lower_jaxpr_to_module = _lower_module_with(
@@ -257,7 +256,7 @@ def _lower_body_with(original: Any) -> Any:
                 dim_var_values=dim_var_values,
                 outer_traceback=outer_traceback,
             )
-        # JAX has emitted what is closed over; the program's large constants are the same objects.
+        # JAX has emitted the closed-over values; the large constants are the same objects.
         emitted = {
             (id(value), var.aval): node
             for value, var, node in zip(_pending.consts, jaxpr.constvars, consts, strict=True)
@@ -283,13 +282,13 @@ def _lower_body_with(original: Any) -> Any:
 def _lower(
     ctx: Any, effects: Any, program_for: Callable[[Target], Program], args: Sequence[Any]
 ) -> tuple[list[Any], Any]:
-    """Emits the body; a failing rule's own exception is raised, as callers of JAX expect."""
+    """Emits the body; raises a failing rule's own exception, as callers of JAX expect."""
     try:
         return lower_for_targets(
             ctx, effects, program_for, lambda ctx, p: lower_function(ctx, p, p.name, args)
         )
     except LoweringError as e:
-        # JAX puts an exception of its own in between, which says where the user's line is.
+        # JAX inserts an exception of its own, which gives the user's line.
         placed = source_info_util.JaxStackTraceBeforeTransformation
         cause: BaseException | None = e
         while isinstance(cause, (JaxmlirError, placed)):

@@ -1,8 +1,8 @@
 """Dialect to jaxpr: the inverse of :mod:`jaxmlir.bridge.importer`.
 
 Every op becomes an equation with the primitive, parameters, effects, context and source position it
-was imported from; every function a closed jaxpr, made once.  Custom rules become the thunks JAX
-expects, which return the jaxprs of the rules' functions.
+was imported from.  Every function becomes a closed jaxpr, made once.  Custom rules become the
+thunks that JAX expects, which return the jaxprs of the rules' functions.
 """
 
 from __future__ import annotations
@@ -19,21 +19,23 @@ from jaxmlir import errors
 from jaxmlir._compat import close_jaxpr, core, debug_info, dtypes, literals, pe, state_types
 from jaxmlir.bridge import params
 from jaxmlir.dialect import codec, custom_calls, effect_attributes, locations
+from jaxmlir.dialect.builder import attribute, references
 from jaxmlir.dialect.ir import context, func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ExportError, JaxmlirError, cause_of
+from jaxmlir.support.graphs import below_first
 
 
 class Exporter:
     """Makes jaxprs of one program's functions.  Also the ``Reader`` that codecs use.
 
     Args:
-      to_run: the jaxprs may be run, so the program must have leave for what it reaches beyond XLA.
+      to_run: the jaxprs may be run, so the program must be allowed all custom calls that it makes.
 
     Attributes:
-      leaves_rules: custom rules that wait are exported as they were imported, where they can be:
-        for who transforms jaxprs under the configuration of the import.
+      leaves_rules: export untraced custom rules as they were imported, where possible.  Set while
+        jaxprs are transformed under the configuration of the import.
     """
 
     def __init__(self, program: Module, *, to_run: bool = True):
@@ -42,9 +44,9 @@ class Exporter:
         self._to_run = to_run
         self.leaves_rules = False
         self.made: dict[tuple[str, ...], Any] = {}
-        """The jaxprs that were asked for, by the symbols of what they were made from: a function,
-        or one and another that gives its constants."""
-        # A function in the making by another thread does not call itself.
+        """The jaxprs made so far, by the symbols they were made from: that of a function, or those
+        of a function and of another that returns the values of its constants."""
+        # Without the lock, a function that another thread is making would seem to call itself.
         self._lock = threading.RLock()
         self._depth = 0
 
@@ -53,7 +55,7 @@ class Exporter:
 
         Raises:
           ExportError: there is no such function, it calls itself, or an op has no equation.
-          LoweringError: the program has no leave to use an op.
+          LoweringError: the program may not use one of its ops.
         """
         if self._to_run:
             custom_calls.check(self.program)
@@ -65,10 +67,9 @@ class Exporter:
                     "function it belongs to"
                 )
             if closed is None:
-                if self._depth == MAX_DEPTH:
-                    for below in self._callees_first(symbol):
-                        self._make(below)
-                closed = self._make(symbol)
+                deep = self._depth == MAX_DEPTH
+                for name in self._callees_first(symbol) if deep else (symbol,):
+                    closed = self._make(name)
             return closed
 
     def _make(self, symbol: str) -> Any:
@@ -86,24 +87,13 @@ class Exporter:
         return closed
 
     def _callees_first(self, symbol: str) -> Iterator[str]:
-        """What a function calls, directly or not, and is not made yet; after what that calls."""
-        from jaxmlir.dialect.builder import references
+        """A function after those that it calls, directly or not, and that are not made yet."""
 
-        def below(symbol: str) -> Iterator[str]:
-            return references(self.program._function(symbol), custom_rules=False)
+        def below(name: str) -> Iterator[str]:
+            uses = references(self.program._function(name), custom_rules=False)
+            return (use for use in uses if (use,) not in self.made)
 
-        stack, seen = [(symbol, below(symbol))], {symbol}
-        while stack:
-            name, rest = stack[-1]
-            for use in rest:
-                if use not in seen and (use,) not in self.made:
-                    seen.add(use)
-                    stack.append((use, below(use)))
-                    break
-            else:
-                stack.pop()
-                if stack:
-                    yield name
+        return below_first([symbol], below)
 
     def bound(self, symbol: str, values: str) -> Any:
         """The closed jaxpr of ``@symbol`` whose constants have the values that ``@values`` returns.
@@ -119,19 +109,19 @@ class Exporter:
             return closed
 
     def values(self, symbol: str) -> list[Any]:
-        """What a function without arguments returns, whatever is being traced."""
+        """The values that a function without arguments returns; concrete even during a trace."""
         with jax.ensure_compile_time_eval():
             return core.jaxpr_as_fun(self.jaxpr(symbol))()
 
 
 _IN_PROGRESS = object()
-# How many functions within one another are made as they are asked for.
+# Up to this depth callees' jaxprs are made by recursion; beyond it, callees are made first.
 MAX_DEPTH = 10
 
 
 @functools.lru_cache(maxsize=1024)
 def _decoded(value: ir.Attribute) -> Any:
-    """The few constants that most programs are made of, 0 and 1 among them, are read once."""
+    """Decodes a constant; the few that most programs consist of, such as 0 and 1, only once."""
     constant = codec.decode(value)
     if isinstance(constant, np.ndarray):
         constant.flags.writeable = False
@@ -142,7 +132,7 @@ def constant_value(program: Module, op: Any) -> Any:
     """The value of a ``jaxpr.constant`` op, as JAX would hold it.
 
     Raises:
-      ExportError: it names an array that the program's side table does not have.
+      ExportError: the op names an array that the program's side table lacks.
     """
     attributes = op.attributes
     aval = aval_of(op.results[0].type)
@@ -160,7 +150,7 @@ def constant_value(program: Module, op: Any) -> Any:
     if isinstance(aval, core.ShapedArray):
         if isinstance(aval.dtype, dtypes.ExtendedDType):
             if isinstance(value, (np.ndarray, jax.Array)) and value.dtype != aval.dtype:
-                # While something is traced, too, it is an array.
+                # Makes a concrete array of keys, even during a trace.
                 with jax.ensure_compile_time_eval():
                     value = jax.random.wrap_key_data(value, impl=aval.dtype._impl.name)
         elif aval.dtype == dtypes.float0:
@@ -188,7 +178,7 @@ def _export_function(exporter: Exporter, function: func.FuncOp) -> Any:
         try:
             if name == "jaxpr.constant":
                 value, aval = _constant(exporter, op)
-                # A jaxpr whose equation passes constants has no place for others.
+                # If the equation passes the constants of a jaxpr, it can bind no others.
                 if num_constvars or (isinstance(value, literals.TypedNdArray) and not aval.shape):
                     env[op.results[0]] = core.Literal(value, aval)
                 else:
@@ -212,14 +202,11 @@ def _export_function(exporter: Exporter, function: func.FuncOp) -> Any:
 
 def count_constvars(function: func.FuncOp) -> int:
     """How many first arguments are constants that an op's rules pass to an open jaxpr."""
-    attributes = function.attributes
-    if "jaxpr.num_constvars" not in attributes:
-        return 0
-    return codec.decode(attributes["jaxpr.num_constvars"])
+    return attribute(function, "jaxpr.num_constvars", 0)
 
 
 def _own_aval(type_: ir.Type) -> Any:
-    """The abstract value of a variable; JAX tells references apart by the identity of theirs."""
+    """The abstract value of a variable, a new one for a reference: JAX compares these by ``is``."""
     aval = aval_of(type_)
     return aval.update() if type(aval) is state_types.AbstractRef else aval
 
@@ -241,14 +228,12 @@ def equation(exporter: Exporter, op: Any, name: str, invars: list[Any]) -> Any:
     effects = core.no_effects
     if "jaxpr.effects" in attributes:
         effects = effect_attributes.decode(attributes["jaxpr.effects"], invars)
-    ctx = effect_attributes.decode_ctx(
-        attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None
-    )
+    ctx = effect_attributes.ctx_of(attributes)
     return core.new_jaxpr_eqn(
         invars, outvars, primitive, parameters, effects, locations.source_info(op.location), ctx
     )
 
 
 def at_op(error: JaxmlirError, op: Any, name: str) -> ExportError:
-    """The error with the op's name and the user's line, unless it already points somewhere."""
+    """The error with the op's name and the user's line, unless it already has a location."""
     return errors.at_op(ExportError, error, name, locations.position(op.location))

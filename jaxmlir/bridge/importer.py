@@ -7,8 +7,8 @@ to a few dictionary look-ups: types, attributes and locations are memoised proce
 Custom derivative rules are Python thunks in a jaxpr; :mod:`jaxmlir.bridge.custom_rules.tracing`
 runs them, and this module writes what they return as functions like any other.
 
-A function is written where an equation first names it, a dozen of Python's frames within the one
-around.  One that is nested deep is only named and typed there, and written when the outermost is.
+The body of a function is written when an equation first refers to it, about a dozen Python frames
+deeper.  A deeply nested function is only declared there; its body is written after the outermost.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from jaxmlir._compat import (
     core,
     debug_info,
     dtypes,
+    jax_version,
     open_jaxpr,
     state_types,
-    version_matches,
 )
 from jaxmlir.bridge import manual_axes, params
 from jaxmlir.bridge.custom_rules.closures import PASSING, note_origins
@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 # Larger constants stay out of the IR, in the program's side table.
 INLINE_CONSTANT_BYTES = 4096
-# How many functions within one another are written as equations name them.
+# Up to this depth a function's body is written when an equation first names it.
 MAX_DEPTH = 10
 
 CLOSES_OVER = (
@@ -76,10 +76,10 @@ def import_jaxpr(closed_jaxpr: Any, name: str = "main", target: Target | None = 
     """Writes a closed jaxpr as a module whose public function is ``name``.
 
     Args:
-      target: what programs that it calls are imported for; by default as they are.
+      target: import called programs in their versions for this target; by default as they are.
 
     Returns the importer, which holds the ``module`` and the side tables ``constants`` and
-    ``handles`` of what the module refers to.
+    ``handles`` that the module refers to.
 
     Raises:
       ImportingError: a value or parameter has no form in the dialect; names the equation.
@@ -103,7 +103,7 @@ class Importer:
 
     @classmethod
     def into(cls, program: Module) -> Importer:
-        """An importer that adds functions to a program, and shares those the program exports."""
+        """An importer that adds functions to a program, and reuses those it has exported."""
         self = cls.__new__(cls)
         self.module = program.module
         self._start(program.constants, program.handles, program)
@@ -119,25 +119,25 @@ class Importer:
         self.handles = boxes
         self.pending: PendingRules = PendingRules(self, program)
         self._names: set[str] = set()
-        # Of each name that is taken, the numbers that may be free.
+        # For each base name that is taken, a counter of suffixes that may be free.
         self._numbers: collections.defaultdict[str, Any] = collections.defaultdict(itertools.count)
         self._functions: dict[Any, str] = {}
-        # Of functions that are all of a jaxpr, with nothing from around it.
+        # The jaxpr of each function that was written from a jaxpr without constants.
         self.jaxprs: dict[str, weakref.ref[Any]] = {}
         self._constant_names: dict[int, str] = {}
-        # Of variables that stand for one of the jaxpr around theirs, that one; else None.
+        # Maps a variable to the variable of the enclosing jaxpr that it stands for, or to None.
         self.origins: dict[Any, Any] = {}
-        # Where functions that are written are called.
+        # The location of the equation at hand: the call site of functions written meanwhile.
         self.call: ir.Location | None = None
-        # While a function is being written.
+        # Set while a function is being written.
         self._nest: _FunctionNest | None = None
-        # How often something written refers to what only this program has.
+        # Counts references to what only this program has: functions and entries of side tables.
         self.references: int = 0
-        # What programs that it calls are imported for, by default what they are optimized for; and
-        # what that is, if some are others for other targets.
+        # The target that called programs are imported for, by default each as it is optimized; and
+        # the target of a called program that has other versions for other targets.
         self.target: Target | None = None if program is None else program._target
         self.versions_for: Target | None = None
-        # ids are keys above; what they identify must not be freed meanwhile.
+        # Keys above are ids of objects, which must not be freed meanwhile.
         self._alive: list[Any] = []
 
     # -- what codecs ask for --
@@ -146,13 +146,13 @@ class Importer:
         """The symbol of a (closed) jaxpr's function, written when first seen.
 
         Args:
-          opened: constants become the function's first arguments.  The symbol of a function that
-            returns their values follows, if there are any.
+          opened: constants become the function's first arguments.  If there are any, the symbol of
+            a function that returns their values follows.
         """
         self.references += 1
         jaxpr, consts = open_jaxpr(jaxpr)
         if any(isinstance(value, core.Tracer) for value in consts):
-            # Of a trace that has ended: the jaxpr's equation passes the values itself.
+            # The trace has ended; the jaxpr's equation passes these values itself.
             consts = []
         parts = _parts(jaxpr, consts, opened)
         return tuple([self._written(key, *part) for key, part in parts.items()])
@@ -211,7 +211,7 @@ class Importer:
         return symbol
 
     def symbols(self) -> set[str]:
-        """The functions that :meth:`function` answers with."""
+        """The symbols that :meth:`function` has returned or can return."""
         return set(self._functions.values())
 
     def share(self, symbols: tuple[str, ...], closed_jaxpr: Any) -> None:
@@ -233,7 +233,7 @@ class Importer:
         """Writes an open jaxpr as :meth:`write_function` does, and the custom rules it uses.
 
         Args:
-          leave_rules: these wait with the program's instead.
+          leave_rules: do not trace these rules; they wait with the program's untraced rules.
         """
         function = self.write_function(jaxpr, consts, name, **options)
         if leave_rules:
@@ -258,13 +258,13 @@ class Importer:
         Custom rules wait in ``pending``.
 
         Args:
-          attributes: the function's own, by name; a call of the function in its body sees them.
+          attributes: the function's own, by name; visible to a call of the function in its body.
           detached: leave the function outside the module, to be copied in piecewise.
-          location: of the function and all its ops; by default where the function and each
-            equation come from.
+          location: the location of the function and all its ops; by default each has the location
+            of its function or equation.
         """
         call = self.call
-        # Open jaxprs of JAX before 0.11 may bind constants that their equation passes itself.
+        # Before JAX 0.11, an open jaxpr may have constants that its equation passes as operands.
         unbound = list(jaxpr.constvars)[len(consts) :] if not consts else []
         invars = [*unbound, *jaxpr.invars]
         op, block = new_function(
@@ -316,8 +316,8 @@ class Importer:
         """Writes an open jaxpr's equations, all at one location, at the current insertion point.
 
         Args:
-          args: what it is applied to.
-          block: what they are written in.
+          args: the values of the jaxpr's arguments.
+          block: the block to write in.
 
         Returns:
           The results.
@@ -330,12 +330,12 @@ class Importer:
         return results
 
     def _outermost(self, write: Callable[[], T]) -> T:
-        """Writes what is in no other function, and the bodies that wait until that is done."""
+        """Writes an outermost jaxpr, then the bodies of functions that were only declared."""
         nest = self._nest = _FunctionNest()
         waiting = nest.waiting
         try:
             result = write()
-            # Some stay here, so that it is known that there are functions without a body.
+            # Entries stay: after an error they show that some functions may lack a body.
             for deep in waiting:
                 nest.depth = 1
                 deep.write(self.pending)
@@ -348,7 +348,7 @@ class Importer:
             self._nest = None
 
     def _erase(self, symbols: Sequence[str]) -> None:
-        """Takes functions out again: what refers to one without a body is of no use."""
+        """Erases functions: if one lacks its body, those that refer to it are useless too."""
         here = functions(self.module)
         for symbol in here.keys() & symbols:
             here[symbol].operation.erase()
@@ -361,8 +361,8 @@ class Importer:
         """The attributes of the ``jaxpr.constant`` that holds ``value``.
 
         Raises:
-          ImportingError: it is a value of an enclosing transformation, which a custom rule closes
-            over, say.
+          ImportingError: the value is a tracer of an enclosing transformation, e.g. one that a
+            custom rule closes over.
         """
         if isinstance(value, core.Tracer):
             raise ImportingError(CLOSES_OVER)
@@ -375,7 +375,7 @@ class Importer:
             array = np.asarray(array)
             if not extended and array.dtype != object:
                 array = array.astype(aval.dtype, copy=False)
-        # What has a shape and no numbers is for JAX to lower, or to refuse.
+        # Values without numbers become handles; JAX lowers or refuses them.
         if array is None or array.dtype == object:
             return {"value": codec.encode_handle(value, self)}
         return {"value": dense(array)}
@@ -398,7 +398,7 @@ def key_data(values: Any, dtype: Any) -> Any | None:
 
     if not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
         return None
-    # Of a function that is being traced, too, the keys that it closes over are known.
+    # The keys are concrete, even if the function that closes over them is being traced.
     with jax.ensure_compile_time_eval():
         return jax.random.key_data(values)
 
@@ -415,7 +415,7 @@ class _JaxprWriter:
         self.importer = importer
         self.block = block
         self.one_place = location is not None
-        # Of what stems from no equation: closed-over constants, results that are literals.
+        # The location of ops without an equation: closed-over constants, results that are literals.
         self.location = location or block.owner.location
         self.literals: dict[Any, ir.Value] = {}
 
@@ -428,7 +428,7 @@ class _JaxprWriter:
     def equations(
         self, jaxpr: Any, env: dict[Any, ir.Value], consts: Sequence[Any]
     ) -> list[ir.Value]:
-        """Writes the equations of a jaxpr; the values it returns."""
+        """Writes the equations of a jaxpr and returns its results."""
         create = ir.Operation.create
         literal_type = core.Literal
         locate, one_place = locations.of_equation, self.one_place
@@ -477,8 +477,8 @@ class _JaxprWriter:
         return [self.literal(v, end) if type(v) is literal_type else env[v] for v in jaxpr.outvars]
 
     def with_rules(self, eqn: Any, env: dict[Any, ir.Value]) -> Any:
-        """An equation with custom rules in JAX's ordinary form, and with all that these need."""
-        # Few programs have any, and a derivative that was loaded needs none of this.
+        """An equation with custom rules in JAX's ordinary form, with the values they close over."""
+        # Imported here: few programs have custom rules, and a loaded derivative needs none of this.
         from jaxmlir.bridge.custom_rules import closures, hijax
 
         if eqn.primitive.name in custom_rule_ops.HIGH_LEVEL:
@@ -489,7 +489,7 @@ class _JaxprWriter:
         return eqn
 
     def splice(self, eqn: Any, env: dict[Any, ir.Value], loc: ir.Location) -> None:
-        """Writes the equations of a program that this one calls in place of the call."""
+        """Writes the equations of a called program in place of the call."""
         callee = manual_axes.retyped(eqn.params["callee"], [v.aval for v in eqn.invars])
         if callee.has_versions:
             self.importer.versions_for = callee.whole.target
@@ -505,7 +505,7 @@ class _JaxprWriter:
     def attributes(self, eqn: Any) -> tuple[str, dict[str, ir.Attribute]]:
         """The op's name and attributes."""
         primitive = eqn.primitive
-        name, defaults, rewrite, opens = _plans.get(primitive) or _plan(primitive)
+        name, defaults, rewrite, opens = _plan(primitive)
         params = eqn.params
         if not params and name is not _FOREIGN:
             return name, {}
@@ -523,7 +523,7 @@ class _JaxprWriter:
         for key, value in params.items():
             default = defaults.get(key, _REQUIRED)
             if type(default) is bool and type(value) in (int, np.bool_):
-                # A flag is what a user has given for it: JAX asks whether 0 and 1 are true.
+                # A user may pass 0 or 1 for a flag; JAX only uses its truth value.
                 value = bool(value)
             if value is default or (type(value) is type(default) and value == default):
                 continue
@@ -558,7 +558,7 @@ class _JaxprWriter:
 
 
 class _QueuedJaxpr(NamedTuple):
-    """What is to be written, and where in the program."""
+    """A jaxpr whose body is still to be written, and where its ops are in the program."""
 
     function: _JaxprWriter
     jaxpr: Any
@@ -572,13 +572,13 @@ class _QueuedJaxpr(NamedTuple):
 
 
 class _FunctionNest:
-    """The functions that are written with one that is in no other.
+    """The functions that are written along with an outermost one.
 
     Attributes:
-      depth: how many functions are around the next one.
-      symbols: their names.
-      waiting: those that are nested deep, with or without a body.
-      closed: what custom rules are made of and holds no value of a trace, by ids.
+      depth: how many functions enclose the next one.
+      symbols: the names of the functions.
+      waiting: the deeply nested functions, whether their bodies are written or not.
+      closed: objects of custom rules that hold no tracer, by id.
     """
 
     def __init__(self) -> None:
@@ -589,9 +589,9 @@ class _FunctionNest:
 
 
 class _OpeningWriter(NamedTuple):
-    """The ``Writer`` for parameters of a primitive whose rules we know nothing of.
+    """The ``Writer`` for parameters of a primitive whose rules are unknown.
 
-    They may pass operands for a jaxpr's constants, and so count on all of them, in this order.
+    These rules may pass operands for a jaxpr's constants, so they rely on all constants in order.
     """
 
     importer: Importer
@@ -604,8 +604,8 @@ class _OpeningWriter(NamedTuple):
 
 
 def _parts(jaxpr: Any, consts: list[Any], opened: bool) -> dict[Any, tuple[Any, list[Any]]]:
-    """The functions that an open jaxpr and its constants are written as, each by what it is known
-    by: itself, or with constants as arguments and then one that returns these."""
+    """The functions that an open jaxpr and its constants are written as, by key: the jaxpr itself,
+    or the jaxpr with constants as arguments, followed by a function that returns the constants."""
     if not (opened and consts):
         return {(id(jaxpr), *map(id, consts)): (jaxpr, consts)}
     constvars = jaxpr.constvars
@@ -625,44 +625,35 @@ _WITH_RULES = custom_rule_ops.PRIMITIVES | custom_rule_ops.HIGH_LEVEL
 
 _REQUIRED = object()
 _FOREIGN = "jaxpr.<another primitive of that name>"
-_plans: dict[Any, tuple[str, dict[str, Any], Any, bool]] = {}
 
 
+@functools.cache
 def _plan(primitive: Any) -> tuple[str, dict[str, Any], Any, bool]:
     """How equations of a primitive are written: op name, default attributes, parameter rewrite, and
     whether constants of jaxprs among the parameters stay constants."""
-    plan = _plans.get(primitive)
-    if plan is None:
-        from jaxmlir.dialect import ops
+    from jaxmlir.dialect import ops
 
-        if not primitives.meet(primitive):
-            plan = (_FOREIGN, {}, None, True)
-        else:
-            record = ops.BY_PRIMITIVE.get(primitive.name)
-            defaults = {
-                attr.name: _EachDefault(attr.default) if attr.each else attr.default
-                for attr in (record.attributes if record else ())
-                if attr.default is not ops.REQUIRED
-            }
-            rewrite = (
-                custom_rule_ops.write
-                if primitive.name in custom_rule_ops.PRIMITIVES
-                else params.TO_DIALECT.get(primitive.name)
-            )
-            if rewrite is None and record is not None:
-                rewrite = _renaming(record)
-            plan = (primitives.op_name(primitive.name), defaults, rewrite, record is None)
-        _plans[primitive] = plan
-    return plan
+    if not primitives.meet(primitive):
+        return _FOREIGN, {}, None, True
+    record = ops.BY_PRIMITIVE.get(primitive.name)
+    defaults = {
+        attr.name: _EachDefault(attr.default) if attr.each else attr.default
+        for attr in (record.attributes if record else ())
+        if not attr.required
+    }
+    if primitive.name in custom_rule_ops.PRIMITIVES:
+        rewrite: Any = custom_rule_ops.write
+    else:
+        rewrite = params.TO_DIALECT.get(primitive.name) or (record and _renaming(record))
+    return primitives.op_name(primitive.name), defaults, rewrite, record is None
 
 
 def _renaming(record: Any) -> Any | None:
-    """A rewrite that gives parameters the dialect's names, where this JAX has others."""
+    """A rewrite that gives parameters the dialect's names where the installed JAX has others."""
     names = {
         jax_name: attr.name
-        for attr in record.attributes
-        for where, jax_name in attr.renamed
-        if version_matches(where)
+        for jax_name, attr in record.params(jax_version()).items()
+        if jax_name != attr.name
     }
     if not names:
         return None

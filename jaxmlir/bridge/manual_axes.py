@@ -1,11 +1,11 @@
-"""A program called where values vary over the axes of a mesh: inside ``jax.shard_map``.
+"""Calls of a program inside ``jax.shard_map``, where values vary over the axes of a mesh.
 
-A type there says over which *manual* axes a value varies (``check_vma=True``), and JAX's functions
-cast operands of one op to the same axes: a value that is the same on all devices is cast by
-``pcast``, whose transpose sums the devices' cotangents.  A program's ops have the types of its
-trace, which mostly knew of no axes.  So its call is treated as one op: arguments are cast to all
-axes that one of them varies over, beyond those that it was traced with, and so are its results.
-Where its ops take the place of the call, they get types that vary so (:func:`retyped`).
+With ``check_vma=True`` a type says over which *manual* axes a value varies, and JAX's functions
+cast the operands of an op to the same axes: ``pcast`` casts a value that is the same on all
+devices, and its transpose sums the devices' cotangents.  A program was mostly traced without such
+axes.  So its call is treated as one op: if an argument varies over axes that its operand was not
+traced with, all arguments are cast to these axes, and all results vary over them.  Where the
+program's ops replace the call, they get such types (:func:`retyped`).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def axes_of(aval: Any) -> Axes:
 
 
 def added(operands: Sequence[Any], avals: Sequence[Any]) -> list[Axes]:
-    """For each argument of a call, the axes that it varies over and its operand does not.
+    """For each argument of a call, the axes that it varies over and the operand does not.
 
     Args:
       operands: the abstract values that the function was traced for.
-      avals: those of the arguments.
+      avals: the abstract values of the arguments.
     """
     if not config._check_vma.value:
         return [frozenset()] * len(operands)
@@ -39,7 +39,7 @@ def added(operands: Sequence[Any], avals: Sequence[Any]) -> list[Axes]:
 
 
 def cast(operands: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-    """The arguments of a call, each varying over what one of them adds to its operand."""
+    """The arguments of a call, all cast to the axes that any of them adds to its operand."""
     avals = list(map(core.typeof, args))
     axes = frozenset().union(*added(operands, avals))
     if not axes:
@@ -65,12 +65,12 @@ def results(signature: Any, avals: Sequence[Any]) -> list[Any]:
 
 
 def _mesh_of(axes: Axes, avals: Sequence[Any]) -> Any:
-    """The abstract mesh that values vary over axes of."""
+    """The abstract mesh that has the axes, taken from a value that varies over one of them."""
     return next(aval.sharding.mesh for aval in avals if axes & axes_of(aval))
 
 
 def varying(aval: Any, axes: Axes, mesh: Any) -> Any:
-    """An abstract value inside a mesh that varies over more axes of it."""
+    """The abstract value made to vary over more axes, inside the mesh that has these axes."""
     if not isinstance(aval, core.ShapedArray):
         return aval
     sharding = aval.sharding
@@ -81,7 +81,7 @@ def varying(aval: Any, axes: Axes, mesh: Any) -> Any:
 
 
 def inside(own: Any, mesh: Any) -> Any:
-    """An abstract mesh where the manual axes of another are manual."""
+    """The abstract mesh ``own`` with the manual axes of ``mesh`` made manual."""
     if own.empty:
         return mesh
     manual = [axis for axis in mesh.manual_axes if axis in own.axis_names]
@@ -89,10 +89,10 @@ def inside(own: Any, mesh: Any) -> Any:
 
 
 def retyped(callee: Any, avals: Sequence[Any]) -> Any:
-    """The callee of a call with arguments of these abstract values, typed as these vary.
+    """The callee, with types that vary over the axes that the arguments of the call add.
 
     Raises:
-      TransformError: JAX refuses an op of it on operands that vary so.
+      TransformError: JAX refuses such operands for an op of the callee.
     """
     pairs = zip(avals, callee.signature.operands, strict=True)
     axes = frozenset().union(*[axes_of(aval) - axes_of(operand) for aval, operand in pairs])
@@ -105,11 +105,11 @@ def retyped(callee: Any, avals: Sequence[Any]) -> Any:
 def classes(
     axes: Sequence[Axes], n: int, needed: Callable[[int], Sequence[bool]]
 ) -> dict[Axes, list[int]]:
-    """The indices of ``n`` results by the axes of the arguments that they depend on.
+    """The indices of ``n`` results, grouped by the axes of the arguments that they depend on.
 
     Args:
-      axes: those of each argument.
-      needed: which arguments a result depends on.
+      axes: the axes of each argument.
+      needed: tells which arguments the result of an index depends on.
     """
     if len(set(axes)) <= 1:
         return {frozenset().union(*axes): list(range(n))}

@@ -1,10 +1,10 @@
-"""An op's attributes as the parameters of its primitive, in the installed JAX's form.
+"""Converts between an op's attributes and the parameters of the installed JAX's primitive.
 
 The dialect's schema is stable: what JAX renamed or repacked is undone on import and redone on
 export, so that a module written under one supported version reads under another.
-``TO_DIALECT[primitive](params, eqn)`` and
-``FROM_DIALECT[primitive](params, n_operands, n_results)`` each return new parameters; primitives
-that need neither are not listed.
+``TO_DIALECT[primitive](params, eqn)`` returns new parameters, and
+``FROM_DIALECT[primitive](params, op)`` may change those that it is given; primitives that need
+neither are not listed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from jaxmlir._compat import (
     mesh_lib,
     named_sharding,
     tree_util,
-    version_matches,
     without_consts,
 )
 from jaxmlir.dialect import codec, custom_rule_ops, ops, primitives
@@ -32,11 +31,13 @@ from jaxmlir.errors import ExportError
 _NEW_INLINE = jax_version() >= (0, 11) and _compat.resolve("jax._src.api", "Inline") is not None
 _PACKED_SCAN = _compat.resolve("jax._src.flattree", "pack") is not None
 
+Params = dict[str, Any]
 
-def _jit_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
+
+def _jit_to_dialect(params: Params, eqn: Any) -> Params:
     """``None`` is an unspecified sharding and an absent mesh; ``inline`` is what all versions have.
 
-    That is true or false, and else the name of a wish that only newer ones know.
+    A value of ``inline`` that only newer versions of JAX know is written by its name.
     """
     params = dict(params)
     for name in ("in_shardings", "out_shardings"):
@@ -49,8 +50,7 @@ def _jit_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
     return params
 
 
-def _jit_from_dialect(params: dict[str, Any], n_operands: int, n_results: int) -> dict[str, Any]:
-    params = dict(params)
+def _jit_from_dialect(params: Params, op: Any) -> Params:
     for name in ("in_shardings", "out_shardings"):
         params[name] = tuple(named_sharding.UNSPECIFIED if s is None else s for s in params[name])
     if params["ctx_mesh"] is None:
@@ -61,7 +61,7 @@ def _jit_from_dialect(params: dict[str, Any], n_operands: int, n_results: int) -
 
 def _inline_from_dialect(inline: Any) -> Any:
     if not _NEW_INLINE:
-        # The others tell XLA what to do with the function; JAX inlines it for true alone.
+        # Other values tell XLA what to do with the function; only for true does JAX inline it.
         return inline is True
     kinds = _compat.resolve("jax._src.api", "Inline")
     if isinstance(inline, bool):
@@ -74,7 +74,7 @@ def _inline_from_dialect(inline: Any) -> Any:
     raise ExportError(f"attribute 'inline': expected a bool or one of {names}, got {inline!r}")
 
 
-def _scan_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
+def _scan_to_dialect(params: Params, eqn: Any) -> Params:
     """Two counts say how operands and results divide into constants, carry and slices."""
     params = dict(params)
     consts, carry, _ = params.pop("ft_in").unpack()
@@ -82,44 +82,41 @@ def _scan_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
     return {**params, "num_consts": len(list(consts)), "num_carry": len(list(carry))}
 
 
-def _scan_from_dialect(params: dict[str, Any], n_operands: int, n_results: int) -> dict[str, Any]:
+def _scan_from_dialect(params: Params, op: Any) -> Params:
     pack = _compat.resolve("jax._src.flattree", "pack")
     nones = _compat.resolve("jax._src.flattree", "nones")
-    params = dict(params)
     consts, carry = params.pop("num_consts"), params.pop("num_carry")
-    params["ft_in"] = pack((nones(consts), nones(carry), nones(n_operands - consts - carry)))
-    params["ft_out"] = pack((nones(carry), nones(n_results - carry)))
+    params["ft_in"] = pack((nones(consts), nones(carry), nones(len(op.operands) - consts - carry)))
+    params["ft_out"] = pack((nones(carry), nones(len(op.results) - carry)))
     return params
 
 
-def _metadata_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
+def _metadata_to_dialect(params: Params, eqn: Any) -> Params:
     """What stands for XLA is one parameter, not keywords beside the function."""
     metadata = {key: value for key, value in params.items() if key != "jaxpr"}
     return {"jaxpr": params["jaxpr"], "xla_metadata": tuple(sorted(metadata.items()))}
 
 
-def _metadata_from_dialect(
-    params: dict[str, Any], n_operands: int, n_results: int
-) -> dict[str, Any]:
+def _metadata_from_dialect(params: Params, op: Any) -> Params:
     return {"jaxpr": params["jaxpr"], **dict(params["xla_metadata"])}
 
 
-def _reduce_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
+def _reduce_to_dialect(params: Params, eqn: Any) -> Params:
     """The computation is there twice, as a Python function and as a jaxpr."""
     return {name: value for name, value in params.items() if name != "computation"}
 
 
-def _reduce_from_dialect(params: dict[str, Any], n_operands: int, n_results: int) -> dict[str, Any]:
+def _reduce_from_dialect(params: Params, op: Any) -> Params:
     return {**params, "computation": core.jaxpr_as_fun(params["jaxpr"])}
 
 
-def _linear_call_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
+def _linear_call_to_dialect(params: Params, eqn: Any) -> Params:
     """The transpose is a thunk that traces it; its jaxpr can be written down."""
     params = dict(params)
     try:
         transpose, consts = params["transpose_thunk"]()
     except Exception:
-        # Whoever transposes the call will be told.
+        # JAX raises the error when somebody transposes the call.
         return params
     if not consts:
         params["transpose"] = transpose
@@ -127,17 +124,14 @@ def _linear_call_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
     return params
 
 
-def _linear_call_from_dialect(
-    params: dict[str, Any], n_operands: int, n_results: int
-) -> dict[str, Any]:
-    params = dict(params)
+def _linear_call_from_dialect(params: Params, op: Any) -> Params:
     if "transpose" in params:
         transpose = params.pop("transpose")
         params["transpose_thunk"] = lambda: (transpose, [])
     return params
 
 
-def _remat_opt_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
+def _remat_opt_to_dialect(params: Params, eqn: Any) -> Params:
     """The function that is to be called where no residual is used is a thunk that traces it."""
     try:
         jaxpr, consts = params["fun_jaxpr_thunk"]()
@@ -153,43 +147,36 @@ def _remat_opt_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
     return {**params, "fun_jaxpr": _compat.close_jaxpr(jaxpr, consts)}
 
 
-def _remat_opt_from_dialect(
-    params: dict[str, Any], n_operands: int, n_results: int
-) -> dict[str, Any]:
-    params = dict(params)
+def _remat_opt_from_dialect(params: Params, op: Any) -> Params:
     if "fun_jaxpr" in params:
         opened = _compat.open_jaxpr(params.pop("fun_jaxpr"))
         params["fun_jaxpr_thunk"] = lambda: opened
     return params
 
 
-def _custom_vmap_from_dialect(
-    params: dict[str, Any], n_operands: int, n_results: int
-) -> dict[str, Any]:
+def _custom_vmap_from_dialect(params: Params, op: Any) -> Params:
     """JAX refuses to make a tuple of trees of its registry for traces and of the other one."""
     values = pytrees.of_placeholders(params["in_tree"])
     return {**params, "in_tree": tree_util.tracing_registry.flatten(values)[1]}
 
 
-def _run_scoped_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
+def _run_scoped_to_dialect(params: Params, eqn: Any) -> Params:
     """What the jaxpr closes over is an operand, and so an argument before those of the scope."""
     return {**params, "jaxpr": _compat.constvars_as_arguments(params["jaxpr"])}
 
 
-def _run_scoped_from_dialect(
-    params: dict[str, Any], n_operands: int, n_results: int
-) -> dict[str, Any]:
-    return {**params, "jaxpr": _compat.arguments_as_constvars(params["jaxpr"], n_operands)}
+def _run_scoped_from_dialect(params: Params, op: Any) -> Params:
+    return {**params, "jaxpr": _compat.arguments_as_constvars(params["jaxpr"], len(op.operands))}
 
 
-TO_DIALECT: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
+TO_DIALECT: dict[str, Callable[[Params, Any], Params]] = {
     "jit": _jit_to_dialect,
     "linear_call": _linear_call_to_dialect,
     "reduce": _reduce_to_dialect,
     "remat_opt": _remat_opt_to_dialect,
     "run_scoped": _run_scoped_to_dialect,
 }
-FROM_DIALECT: dict[str, Callable[[dict[str, Any], int, int], dict[str, Any]]] = {
+FROM_DIALECT: dict[str, Callable[[Params, Any], Params]] = {
     "jit": _jit_from_dialect,
     "linear_call": _linear_call_from_dialect,
     "reduce": _reduce_from_dialect,
@@ -207,11 +194,11 @@ if jax_version() < (0, 11):
 
 
 _NO_DEFAULT = object()
-# JAX itself leaves such a parameter out, and asks whether it is there.
+# The default of a parameter that JAX itself leaves out, testing for its presence.
 _ABSENT = object()
 
 
-def of_op(op: Any, name: str, reader: codec.Reader) -> tuple[Any, dict[str, Any]]:
+def of_op(op: Any, name: str, reader: codec.Reader) -> tuple[Any, Params]:
     """The primitive of an op called ``name``, and its parameters.
 
     Raises:
@@ -226,7 +213,7 @@ def of_op(op: Any, name: str, reader: codec.Reader) -> tuple[Any, dict[str, Any]
     foreign = undecoded.get("jaxpr.primitive")
     primitive = codec.decode(foreign) if foreign is not None else primitives.of_op(name)
     defaults = {} if foreign is not None else _defaults(name)
-    params: dict[str, Any] = {}
+    params: Params = {}
     for key, (param, default, each) in defaults.items():
         attr = undecoded.pop(key, None)
         if attr is not None:
@@ -243,7 +230,7 @@ def of_op(op: Any, name: str, reader: codec.Reader) -> tuple[Any, dict[str, Any]
             params[key] = codec.decode(attr, reader)
     rewrite = FROM_DIALECT.get(primitive.name)
     if rewrite is not None:
-        params = rewrite(params, len(op.operands), len(op.results))
+        params = rewrite(params, op)
     if closed_and_open_differ():
         for key in params:
             if (primitive.name, key) in OPEN_JAXPR_PARAMS and params[key] is not None:
@@ -253,15 +240,11 @@ def of_op(op: Any, name: str, reader: codec.Reader) -> tuple[Any, dict[str, Any]
 
 @functools.cache
 def _defaults(name: str) -> dict[str, tuple[str, Any, str]]:
-    """For each attribute of an op's record: the installed JAX's name of the parameter, its default
-    and whether that is one for each operand or result."""
+    """For each attribute of an op's record: the installed JAX's name of the parameter, its default,
+    and whether the default holds per operand or per result."""
     record = ops.record_of(name)
     defaults = {}
-    for attr in record.attributes if record else ():
-        if version_matches(attr.jax):
-            names = [jax_name for where, jax_name in attr.renamed if version_matches(where)]
-            default = _NO_DEFAULT if attr.default is ops.REQUIRED else attr.default
-            if attr.optional:
-                default = _ABSENT
-            defaults[attr.name] = (names[0] if names else attr.name, default, attr.each)
+    for param, attr in (record.params(jax_version()) if record else {}).items():
+        default = _NO_DEFAULT if attr.required else _ABSENT if attr.optional else attr.default
+        defaults[attr.name] = (param, default, attr.each)
     return defaults

@@ -1,31 +1,30 @@
-"""Large constants in text and bytecode: as MLIR's resources, so that a file is whole.
+"""Large constants in text and bytecode, stored as MLIR resources so that a file is complete.
 
 In memory, a ``jaxpr.constant`` of more than a few KiB names an array of the program's side table,
-which passes share without copying.  In a file it has the value ``dense_resource<name>``, and the
-elements stand at the end, as hexadecimal bytes after four that say how they are aligned.
+which passes share without copying.  In a file its value is ``dense_resource<name>``.  The elements
+are at the end of the file, as hexadecimal bytes after four bytes that give the alignment.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from jaxmlir._compat import core, dtypes
-from jaxmlir.dialect.builder import named_ops
-from jaxmlir.dialect.ir import context, functions, ir
+from jaxmlir.dialect.ir import context, dialect_ops, ir
 from jaxmlir.dialect.types import aval_of
 
 _USE = re.compile(r'dense_resource<(?:"(?P<quoted>[^"]*)"|(?P<name>[^>]*))>')
 _DATA = re.compile(r'(?:"(?P<quoted>[^"\n]*)"|(?P<name>[\w.$-]+))\s*:\s*"0x(?P<hex>[0-9A-Fa-f]*)"')
 _ALIGNMENT = 4
-"""How many bytes say how the data that follows is aligned."""
+"""How many bytes, before the data, give its alignment."""
 
 
 def put_in(module: ir.Module, constants: Mapping[str, Any]) -> None:
-    """Gives constants that name an array its elements, as resources of the module."""
+    """Replaces the names of arrays in constants by resources of the module, with the elements."""
     with context(), ir.Location.unknown():
         for op in _constants(module):
             if "name" not in op.attributes:
@@ -44,14 +43,14 @@ def put_in(module: ir.Module, constants: Mapping[str, Any]) -> None:
 
 
 def take_out(module: ir.Module, text: str) -> dict[str, np.ndarray]:
-    """Has constants that are resources of a module name their arrays instead; the arrays.
+    """Replaces resources in constants by names of arrays, and returns the arrays.
 
     Args:
-      text: what the module was parsed from.
+      text: the text that the module was parsed from.
     """
     if "dense_resource<" not in text:
         return {}
-    # The bindings give no access to the elements, and the parser may have renamed what holds them.
+    # The bindings give no access to the elements, and the parser may have renamed the resources.
     text = module.operation.get_asm()
     arrays: dict[str, np.ndarray] = {}
     data = {m["quoted"] or m["name"]: m["hex"] for m in _DATA.finditer(text)}
@@ -64,9 +63,9 @@ def take_out(module: ir.Module, text: str) -> dict[str, np.ndarray]:
                 continue
             aval = aval_of(type_)
             elements = np.frombuffer(bytes.fromhex(data[name])[_ALIGNMENT:], aval.dtype)
-            # Of another size it is not what the type says, which the verifier does.
+            # On a size that does not match the type, the verifier reports the error.
             if elements.size == aval.size:
-                # MLIR numbers names that it has met in the process.
+                # MLIR appends a number to a name that it has met in this process.
                 base = re.sub(r"(_\d+)+$", "", name)
                 name = name if base in arrays else base
                 arrays[name] = elements.reshape(aval.shape)
@@ -75,15 +74,12 @@ def take_out(module: ir.Module, text: str) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _constants(module: ir.Module) -> Iterator[Any]:
-    for function in functions(module).values():
-        for op, name in named_ops(function):
-            if name == "jaxpr.constant":
-                yield op
+def _constants(module: ir.Module) -> list[Any]:
+    return [op for op in dialect_ops(module) if op.name == "jaxpr.constant"]
 
 
 def _is_plain(type_: ir.Type) -> bool:
-    """Whether a type is an array of a known shape whose elements are bytes in memory."""
+    """Whether a type is an array of static shape whose elements are plain bytes in memory."""
     aval = aval_of(type_)
     return (
         isinstance(type_, ir.RankedTensorType)

@@ -1,7 +1,7 @@
 """Caches for later calls and later processes, and their keys.
 
-What JAX's rules write and find valid depends on its configuration, and, since rules use each other,
-on whichever are registered: both are a part of every key.
+The output of JAX's rules and type checks depends on JAX's configuration and, because rules use each
+other, on all registered rules.  Both are part of every key.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def disk_cache() -> RuleCache | None:
-    """The cache on disk for the present configuration; ``None`` where nothing is to be kept, and
-    then its module is not imported."""
+    """The cache on disk for the present configuration.  ``None`` without a cache directory, in
+    which case its module is not imported, or if the configuration cannot be cached."""
     if not directory():
         return None
     from jaxmlir.caching.rule_cache import current
@@ -28,8 +28,8 @@ def disk_cache() -> RuleCache | None:
 
 
 def is_of_process(code: bytes) -> bool:
-    """Whether bytecode of the dialect names objects of this process, or types that may be named
-    after such."""
+    """Whether bytecode of the dialect refers to objects of this process, or to types whose names
+    may contain such objects."""
     return re.search(rb"!jaxpr\.|handle|Device", code) is not None
 
 
@@ -39,19 +39,19 @@ _kept: list[dict[Any, Any]] = []
 
 
 def configuration() -> object:
-    """An object for each configuration, which is long to compare: for what depends on no rules."""
+    """An object for each configuration, for values that depend on no rules.  Comparing objects is
+    faster than comparing configurations."""
     return _configurations.setdefault(config.trace_context(), object())
 
 
 def setting() -> object:
-    """An object for each configuration; others when a primitive is given another rule than it
-    had."""
+    """An object for each configuration; a new one after the rule of a primitive was replaced."""
     _rules.look()
     return _settings.setdefault(config.trace_context(), object())
 
 
 def kept_for_settings() -> dict[Any, Any]:
-    """A table of which the keys have a setting in them.  It is emptied when there are others."""
+    """A table whose keys contain a setting.  It is emptied when settings are replaced."""
     _kept.append({})
     return _kept[-1]
 
@@ -65,14 +65,14 @@ class _RuleWatcher:
         self._by_primitive = [dict(table) for table in self._tables]
 
     def look(self) -> None:
-        """Drops the settings if a primitive that had rules has others, or more."""
-        # In lists, the same objects are equal: this is soon known.
+        """Drops the settings if the rules of a primitive have changed or increased."""
+        # Comparing lists is fast: identical elements count as equal.
         rules = [list(table.values()) for table in self._tables]
         if rules == self._rules:
             return
         before, now = self._by_primitive, [dict(table) for table in self._tables]
         self._rules, self._by_primitive = rules, now
-        # Not if there are only more primitives: modules that are imported late bring some.
+        # New primitives alone do not count: modules that are imported late add some.
         met = set().union(*before)
         pairs = list(zip(before, now, strict=True))
         if any(old.get(p) is not new.get(p) for p in met for old, new in pairs):

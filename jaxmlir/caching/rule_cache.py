@@ -1,22 +1,22 @@
-"""A cache on disk of what JAX's rules gave for ops.
+"""A cache on disk of the output of JAX's rules for ops.
 
 A fresh process that differentiates and lowers a program runs JAX's rules some two hundred times,
-and gets what the process before it got: templates, which are text.  So they are looked up under the
-op's signature and all that the rules may depend on besides it, and what the passes of a level made
-of a module (:mod:`jaxmlir.passes.kept`) under the module and the target:
+and gets the same output as the process before it: templates, which are text.  Templates are cached
+by the op's signature.  The results of an optimization level (:mod:`jaxmlir.passes.kept`) are cached
+by the module and the target.  Keys also contain everything else that the output may depend on:
 
-* the versions of jaxlib and Python, and the sources of JAX and of this package: there is a
-  directory for each;
-* JAX's configuration, flags and contexts.  In a context that is no plain value, a mesh or a named
-  axis say, nothing is looked up or kept;
-* the rules themselves.  Those are trusted that are JAX's own, down to the functions that they close
-  over.  What ops give for which others have registered a rule is never kept; and since rules use
-  each other, what the code of such rules does and reads is part of all keys, or if that cannot be
-  told, nothing is looked up or kept.
+* The versions of jaxlib and Python, and the sources of JAX and of this package.  Each combination
+  has its own directory.
+* JAX's configuration, flags and contexts.  In a context that is not a plain value, such as a mesh
+  or a named axis, the cache is not used.
+* The rules themselves.  JAX's own rules are trusted, including the functions that they close over.
+  The output for ops with a rule from elsewhere is never cached.  Because rules use each other, the
+  code of such rules and the values that it reads are part of all keys.  If these cannot be
+  determined, the cache is not used.
 
 Nothing that is read is executed: values are parsed as MLIR, after their digest was checked.
 
-``JAXMLIR_CACHE_DIR`` in the environment names the directory; without it nothing is kept.
+``JAXMLIR_CACHE_DIR`` in the environment names the directory; without it there is no cache.
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ MAGIC = b"jxmlrul1"
 SUFFIX = ".rules"
 _UNFINISHED = ".new"
 MAX_FILES = 8
-"""A process that finds as many writes one file in their place."""
+"""A process that finds this many files merges them into one."""
 MAX_BYTES = 64 << 20
-"""Bytes of values in that one file; the oldest are left out."""
+"""The most bytes of values in the merged file; the oldest are left out."""
 
 _HEAD = struct.Struct("<8sI16s")
 _ROW = struct.Struct("<16s16sQI")
 
 
 def digest(*parts: bytes) -> bytes:
-    """16 bytes that tell values apart."""
+    """A 16-byte hash of the concatenated parts."""
     return blake2b(b"".join(parts), digest_size=16).digest()
 
 
 class RuleFiles:
-    """The entries in a directory, and those that this process has made.
+    """The entries in a directory, and the new ones of this process.
 
-    Whatever goes wrong with files means that entries are missing, or stay unwritten.
+    Errors of the file system only cause entries to be missing or unwritten.
     """
 
     def __init__(self, directory: str):
@@ -76,7 +76,7 @@ class RuleFiles:
         self.misses: int = 0
         self._lock = threading.Lock()
         self._files: dict[str, mmap.mmap] = {}
-        # Where each value is: the file, the value's digest, its place and its size.
+        # For each key: the file, the value's digest, its offset and its size.
         self._rows: dict[bytes, tuple[mmap.mmap, bytes, int, int]] = {}
         self._new: dict[bytes, Callable[[], bytes | None]] = {}
         with contextlib.suppress(OSError):
@@ -84,12 +84,12 @@ class RuleFiles:
                 self._open(name)
 
     def after_fork(self) -> None:
-        """Forgets, in a child process, what the parent made: the parent writes that."""
+        """Forgets, in a child process, the new entries of the parent, which writes them itself."""
         self._lock = threading.Lock()
         self._new.clear()
 
     def find(self, key: bytes) -> bytes | None:
-        """The value that was kept for a key by another process."""
+        """The value that another process has stored for a key; ``None`` if there is none."""
         value = self._value(key)
         if value is None:
             self.misses += 1
@@ -98,20 +98,20 @@ class RuleFiles:
         return value
 
     def add(self, key: bytes, make: Callable[[], bytes | None]) -> None:
-        """Keeps a value for a key, as soon as :meth:`write` is called.
+        """Stores a value for a key when :meth:`write` is called next.
 
         Args:
-          make: gives the value, or ``None`` where there is nothing to keep after all.
+          make: gives the value, or ``None`` if there is nothing to store after all.
         """
         self._new[key] = make
 
     @property
     def waiting(self) -> int:
-        """How many entries have been added and not written."""
+        """The number of entries that were added and not yet written."""
         return len(self._new)
 
     def write(self) -> None:
-        """Writes what was added to a file."""
+        """Writes the added entries to a file."""
         with self._lock:
             entries: dict[bytes, bytes] = {}
             while self._new:
@@ -134,21 +134,21 @@ class RuleFiles:
         return [name for _, name in sorted(self._entries(SUFFIX))]
 
     def _left_behind(self) -> list[str]:
-        """The files that processes began to write before they were ended."""
+        """Unfinished files of processes that ended while they wrote."""
         long_ago = time.time_ns() - 3600 * 10**9
         return [name for mtime, name in self._entries(_UNFINISHED) if mtime < long_ago]
 
     def _entries(self, suffix: str) -> Iterator[tuple[int, str]]:
-        """When files with a suffix were written, in nanoseconds, and their names."""
+        """Modification time, in nanoseconds, and name of each file with a suffix."""
         with os.scandir(self.directory) as entries:
             for entry in entries:
-                # Another process may remove it meanwhile.
+                # Another process may have removed it.
                 with contextlib.suppress(FileNotFoundError):
                     if entry.name.endswith(suffix):
                         yield entry.stat(follow_symlinks=False).st_mtime_ns, entry.name
 
     def _open(self, name: str) -> None:
-        """Reads the rows of a file that this user wrote."""
+        """Reads the rows of a file, if this user owns it."""
         flags = os.O_RDONLY | _flags("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY")
         try:
             descriptor = os.open(os.path.join(self.directory, name), flags)
@@ -191,12 +191,12 @@ class RuleFiles:
             raise
 
     def _merge(self, names: list[str], new: dict[bytes, bytes]) -> None:
-        """Writes one file of what is in several, and new entries."""
+        """Merges several files and new entries into one file."""
         for name in names:
             if name not in self._files:
                 self._open(name)
         left = MAX_BYTES - sum(map(len, new.values()))
-        # The last that were opened are the newest.
+        # The rows opened last are the newest.
         for key in reversed(list(self._rows)):
             value = None if key in new else self._value(key)
             if value is not None:
@@ -211,12 +211,12 @@ class RuleFiles:
 
 
 def _flags(*names: str) -> int:
-    """The flags of ``os.open`` among some that this system has."""
+    """The combined flags of ``os.open``, without those that this system lacks."""
     return sum(getattr(os, name, 0) for name in names)
 
 
 def _is_own(status: os.stat_result) -> bool:
-    """Whether a file is a plain one of this user's, that no other may write to."""
+    """Whether a file is regular, owned by this user, and writable by no other."""
     mine = not hasattr(os, "getuid") or (
         status.st_uid == os.getuid() and not status.st_mode & 0o022
     )
@@ -224,7 +224,7 @@ def _is_own(status: os.stat_result) -> bool:
 
 
 def _rows(data: mmap.mmap) -> Iterator[tuple[bytes, bytes, int, int]]:
-    """The rows of a file; none of one that is no such file or is damaged there."""
+    """The rows of a file; none if it is of another kind, or its rows are damaged."""
     if len(data) < _HEAD.size:
         return iter(())
     magic, count, check = _HEAD.unpack(data[: _HEAD.size])
@@ -235,7 +235,7 @@ def _rows(data: mmap.mmap) -> Iterator[tuple[bytes, bytes, int, int]]:
 
 
 def _parts(values: Mapping[bytes, bytes]) -> Iterator[bytes]:
-    """The parts of a file of some values."""
+    """The parts of a file with these values."""
     place = _HEAD.size + len(values) * _ROW.size
     rows = bytearray()
     for key, value in values.items():
@@ -247,16 +247,16 @@ def _parts(values: Mapping[bytes, bytes]) -> Iterator[bytes]:
 
 
 MAX_VERSIONS = 8
-"""Versions of JAX and this package, the last ones used, whose entries stay."""
+"""The number of versions of JAX and this package, the last ones used, whose entries are kept."""
 INTERVAL = 10
-"""Seconds between the times that a process writes what it has made."""
+"""The least time, in seconds, between two writes of a process."""
 
 
 class RuleCache:
     """The cache for one configuration.
 
     Attributes:
-      without: the ops of which nothing is kept, as others than JAX have registered rules for them.
+      without: ops that are never cached, because their rules are not all JAX's own.
     """
 
     def __init__(self, files: RuleFiles, configuration: str, without: frozenset[str]):
@@ -265,30 +265,29 @@ class RuleCache:
         self._configuration = digest(configuration.encode())
 
     def key(self, *parts: str) -> bytes:
-        """The key that these texts make."""
+        """The key made of these texts and the configuration."""
         return digest(self._configuration, "\0".join(parts).encode())
 
     def find(self, key: bytes) -> bytes | None:
-        """The value that an earlier process has kept for a key."""
+        """The value that an earlier process has stored for a key; ``None`` if there is none."""
         return self._files.find(key)
 
     def keep(self, key: bytes, make: Callable[[], bytes | None]) -> None:
-        """Keeps what ``make`` will give for later processes, unless it gives ``None``."""
+        """Stores the result of ``make`` for later processes, unless it is ``None``."""
         self._files.add(key, make)
 
     def find_alike(self, key: bytes) -> tuple[bytes, tuple[int, ...]] | None:
-        """The key of what an earlier process has kept for pointwise ops of some shape, and the
-        shape."""
+        """The key and the shape of an earlier process's template for pointwise ops of a kind."""
         entry = self._files.find(key)
         return None if entry is None else (entry[:16], tuple(json.loads(entry[16:])))
 
     def keep_alike(self, key: bytes, like: bytes, shape: tuple[int, ...]) -> None:
-        """Keeps where to find what serves for pointwise ops of all shapes, and for which it is."""
+        """Stores the key of a template that serves pointwise ops of all shapes, and its shape."""
         self._files.add(key, lambda: like + json.dumps(shape).encode())
 
 
 def current() -> RuleCache | None:
-    """The cache for the present configuration; ``None`` where nothing is to be kept."""
+    """The cache for the present configuration; ``None`` if it must not be used."""
     files = kept_files()
     if files is None:
         return None
@@ -298,15 +297,17 @@ def current() -> RuleCache | None:
     contexts = list(map(plain_key, config.trace_context()))
     if None in contexts:
         return None
-    # Flags that JAX does not trace again for may matter to a rule all the same.
+    # A rule may depend on flags that are not part of JAX's trace context.
     flags = config.config.values
     configuration = f"{contexts}\0{sorted(flags.items())}\0{registered.fingerprint}"
     return RuleCache(files, configuration, registered.ops)
 
 
 def settle() -> None:
-    """Writes what has been made, unless the process did so a moment ago: a server that is killed
-    one day has made most of it when it lowered its first program."""
+    """Writes new entries, unless the process did so a moment ago.
+
+    A server may be killed at any time, but makes most entries when it lowers its first program.
+    """
     files = kept_files()
     if files is not None and files.waiting and time.monotonic() > _settled[0] + INTERVAL:
         _write(files)
@@ -323,7 +324,7 @@ def _write(files: RuleFiles) -> None:
 
 
 def drop_versions(root: str) -> None:
-    """Makes room for one more version."""
+    """Removes the oldest versions to make room for one more."""
     with contextlib.suppress(OSError):
         versions = [e for e in os.scandir(root) if e.name.startswith(_PREFIX) and e.is_dir()]
         versions.sort(key=lambda entry: entry.stat().st_mtime_ns, reverse=True)
@@ -332,7 +333,7 @@ def drop_versions(root: str) -> None:
 
 
 def plain_key(value: Any) -> str | None:
-    """A text that tells a value of JAX's configuration from others; ``None`` if it has none."""
+    """A text that identifies a value of JAX's configuration; ``None`` if there is no such text."""
     if value is None or isinstance(value, (bool, int, float, str, enum.Enum)):
         return repr(value)
     if isinstance(value, (tuple, frozenset)):
@@ -355,7 +356,7 @@ _opening = threading.Lock()
 
 @functools.cache
 def kept_files() -> RuleFiles | None:
-    """The files in the directory that the environment names; ``None`` where it names none."""
+    """The files in the directory that the environment names; ``None`` if it names none."""
     with _opening:
         return _open_files()
 
@@ -377,14 +378,14 @@ def _open_files() -> RuleFiles | None:
 
 
 def version_key() -> tuple[Any, ...]:
-    """The versions and sources that rules are part of, or are run by."""
+    """The versions and sources of the code that contains or runs the rules."""
     jaxs = os.path.dirname(os.path.abspath(jax.__file__))
     sources = sorted((*sources_in(PACKAGE), *sources_in(os.path.join(jaxs, "_src"))))
     return jax.__version__, jaxlib.__version__, sys.version_info[:2], sources
 
 
 def sources_in(folder: str) -> Iterator[tuple[str, int, int]]:
-    """The path, size and time of each source, and of each table of costs."""
+    """The path, size and modification time of each source file and each table of costs."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith((".py", ".toml")):
@@ -398,12 +399,12 @@ def sources_in(folder: str) -> Iterator[tuple[str, int, int]]:
 
 
 class ForeignRules(NamedTuple):
-    """The rules of others that are registered for JAX's primitives."""
+    """The rules for JAX's primitives that are not JAX's own."""
 
     ops: frozenset[str]
     """The ops of these primitives."""
     fingerprint: str | None
-    """Tells these rules from others; ``None`` where that cannot be told."""
+    """Identifies the rules; ``None`` if they cannot be identified."""
 
 
 class _RuleRegistry:
@@ -418,7 +419,7 @@ class _RuleRegistry:
         """The rules of JAX's primitives that are not JAX's own."""
         registries = primitives.registries()
         seen = [rule for registry in registries for rule in registry.values()]
-        # In lists, the same objects are equal: this is soon known.
+        # Comparing lists is fast: identical elements count as equal.
         if seen != self._seen:
             items = [item for registry in registries for item in registry.items()]
             rules = {id(rule): (p, rule) for p, rule in items if _is_known(p)}
@@ -444,14 +445,14 @@ def _registered(rules: Iterable[tuple[Any, Any]]) -> ForeignRules:
 
 
 def _fingerprint(function: Any) -> str | None:
-    """The digest of a function's name and code, and of what these read; ``None`` if it reads what
-    no text tells."""
+    """The digest of a function's name and code, and of the values that the code reads; ``None`` if
+    no text identifies one of these."""
     text = _text(function, set())
     return None if text is None else digest(text.encode()).hex()
 
 
 def _text(value: Any, seen: set[int]) -> str | None:
-    """A text that tells what a rule reads, or the rule itself, from others."""
+    """A text that identifies a rule, or a value that it reads; ``None`` if there is none."""
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
         return f"{type(value).__qualname__} {value!r}"
     if isinstance(value, types.ModuleType):
@@ -490,7 +491,7 @@ def _texts(values: Iterable[Any], seen: set[int]) -> str | None:
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
-    """The names that a code, and those of functions in it, look up."""
+    """The names that a code object and the functions in it look up."""
     yield from code.co_names
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
@@ -507,10 +508,10 @@ def _is_known(primitive: Any) -> bool:
 
 
 def foreign(functions: Iterable[Any]) -> list[Any]:
-    """The functions that are not JAX's, among some and those that they close over."""
+    """The functions that are not JAX's, among the given ones and those that they close over."""
     pending, seen, modules = [*functions], set(), {*_MODULES}
     others = []
-    # There are thousands, in each process that uses the cache.
+    # Each process that uses the cache runs this for thousands of functions.
     while pending:
         value = pending.pop()
         kind = type(value)
@@ -550,5 +551,5 @@ def _contents(cells: Iterable[types.CellType]) -> Iterator[Any]:
             yield cell.cell_contents
 
 
-# JAX's, and those that are versioned with it.
+# The packages whose functions count as JAX's own.
 _MODULES = frozenset({"jax", "jaxlib", "jaxmlir", "numpy", "ml_dtypes", "builtins"})

@@ -2,6 +2,6 @@
 
 import os
 
-# JAX says so when it is imported; the tools load jaxlib before that, which reads this when it is
+# JAX sets this when it is imported. The tools load jaxlib before that, which reads this when it is
 # loaded, and would log at INFO.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import math
 import re
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxmlir.cli.command_line import MAX_INTEGER, UsageError
+from jaxmlir.support.masks import chosen, filled
 
 DTYPES = {
     "bool": "bool",
@@ -35,7 +37,7 @@ DTYPES = {
 _NAMED_LITERALS = {"nan": math.nan, "inf": math.inf, "true": True, "false": False}
 _PYTHON_SCALARS = {"bool": False, "int": 0, "float": 0.0, "complex": 0j}
 _SHORT_FLOAT = re.compile(r"^f(\d+)_")
-# How JAX writes types, which is not Python; and strings, in which nothing is a type.
+# JAX's notation of types that is not Python; and strings, which contain no types.
 _OF_JAX = re.compile(
     r"""
     (?P<string> "(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*' )
@@ -75,7 +77,7 @@ def parse_keywords(text: str) -> dict[str, Any]:
 
 
 def is_abstract(value: Any) -> bool:
-    """Whether a value stands for an array in some leaf, as opposed to being a literal."""
+    """Whether a leaf of a value stands for an array; otherwise the value is a literal."""
     import jax
 
     return any(
@@ -92,7 +94,7 @@ class _PythonScalar:
 
 
 def concrete_scalars(value: Any) -> Any:
-    """The value with each ``float``, ``int`` ... replaced by such a Python scalar."""
+    """The value with each ``float``, ``int`` ... replaced by a Python scalar of that type."""
     import jax
 
     return jax.tree_util.tree_map(
@@ -116,7 +118,7 @@ def _as_python(match: re.Match[str]) -> str:
 
 
 class _ArgspecParser:
-    """From Python syntax to values; symbolic dimensions of one reader share their scope."""
+    """Turns Python syntax into values; symbolic dimensions of one parser share their scope."""
 
     def __init__(self, text: str):
         self.text = text
@@ -155,7 +157,7 @@ class _ArgspecParser:
             raise self.error(node, "it is neither an array nor a literal") from None
 
     def keys(self, node: ast.expr, keys: list[ast.expr]) -> list[Any]:
-        """The keys of a dictionary, which is a pytree if they can be sorted."""
+        """The keys of a dictionary, which have to be sortable for it to be a pytree."""
         literals = list(map(self.key, keys))
         try:
             sorted(literals)
@@ -177,7 +179,7 @@ class _ArgspecParser:
 
         dims = shape.elts if isinstance(shape, ast.Tuple) else [shape]
         for dim in itertools.chain.from_iterable(map(ast.walk, dims)):
-            # True is an integer to Python, and a name to who reads symbolic shapes.
+            # True is an integer to Python, and a name to JAX's parser of symbolic shapes.
             if isinstance(dim, ast.Constant) and isinstance(dim.value, bool | None):
                 raise self.error(node, f"{dim.value} is no size")
         sizes = self.shape(node, dims)
@@ -195,7 +197,7 @@ class _ArgspecParser:
             except ValueError as e:
                 raise self.error(node, str(e)) from None
         full = DTYPES.get(name) or _SHORT_FLOAT.sub(r"float\1_", name)
-        # Not what NumPy makes of a name: its "f8" has 64 bits, and any class is one of objects.
+        # NumPy's names are not used: its "f8" has 64 bits, and any class is a dtype of objects.
         candidate = getattr(jnp, full, None)
         try:
             is_dtype = candidate and any(
@@ -234,20 +236,16 @@ def split_static(
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """Binds the literal arguments into the function, as static ones; the abstract ones stay.
 
-    A whole argument is static when no leaf of it stands for an array.
+    An argument is static if none of its leaves stands for an array.
     """
-    import functools
-
-    dynamic = [i for i, value in enumerate(args) if is_abstract(value)]
+    dynamic = list(map(is_abstract, args))
     static_kwargs = {k: v for k, v in kwargs.items() if not is_abstract(v)}
     dynamic_kwargs = {k: concrete_scalars(v) for k, v in kwargs.items() if is_abstract(v)}
 
     @functools.wraps(f)
     def with_static(*values: Any, **keywords: Any) -> Any:
-        rest = iter(values)
-        full = [next(rest) if i in dynamic else value for i, value in enumerate(args)]
-        return f(*full, **static_kwargs, **keywords)
+        return f(*filled(values, dynamic, args), **static_kwargs, **keywords)
 
-    if len(dynamic) == len(args) and not static_kwargs:
+    if all(dynamic) and not static_kwargs:
         with_static = f
-    return with_static, tuple(concrete_scalars(args[i]) for i in dynamic), dynamic_kwargs
+    return with_static, tuple(map(concrete_scalars, chosen(args, dynamic))), dynamic_kwargs

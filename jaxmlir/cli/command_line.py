@@ -1,12 +1,13 @@
 """Command lines in the manner of LLVM's tools, shared by ``jaxmlir-opt``, ``-translate``, ``-run``.
 
-``-flag`` and ``--flag`` are the same, a value follows ``=`` or is the next word.  Flags that are
-not in a tool's table are handed back in their order: for ``jaxmlir-opt`` they are passes.
+``-flag`` and ``--flag`` are the same; a value follows ``=`` or is the next word. Flags that are not
+in a tool's table are returned in order: ``jaxmlir-opt`` takes them as passes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import os
 import signal
@@ -23,13 +24,13 @@ from jaxmlir.dialect.ir import unknown_nodes
 from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, nearest
 from jaxmlir.support.files import PACKAGE, source_line
 
-# A note of JAX's about tracebacks, which are not shown.
+# How a note of JAX about tracebacks begins; these are not shown.
 _JAXS_NOTE = "--------------------\nFor simplicity, JAX"
 
 _HERE = os.path.join(PACKAGE, "")
 _IMPORTLIB = os.path.join(os.path.dirname(importlib.__file__), "")
 
-# What MLIR and JAX take for an integer.
+# The largest integer that MLIR and JAX accept.
 MAX_INTEGER = 2**63 - 1
 
 
@@ -47,6 +48,7 @@ class Flag:
       metavar: what its value is; empty for a switch, which takes ``=0`` and ``=false`` too.
       optional: the value may be left out, and then can only follow ``=``.
       repeats: it may be given more than once; of others with a value that is an error, as in LLVM.
+      is_choice: its value is one of those in ``metavar``.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Flag:
     metavar: str = ""
     optional: bool = False
     repeats: bool = False
+    is_choice: bool = False
 
     def __str__(self) -> str:
         if len(self.name) == 1:
@@ -61,6 +64,9 @@ class Flag:
         value = f"=<{self.metavar}>" if self.metavar else ""
         return dashed(self.name) + (f"[{value}]" if self.optional else value)
 
+
+Choice = functools.partial(Flag, is_choice=True)
+"""A flag whose value is one of those in its ``metavar``."""
 
 LOAD = Flag(
     "load", "Import this Python module first, for its primitives and passes", "module", repeats=True
@@ -75,7 +81,7 @@ EMIT_ARTIFACT = Flag(
     "emit-artifact",
     "Write an artifact: one file with the module and its constants, and the paths of its sources",
 )
-EFFECTS = Flag(
+EFFECTS = Choice(
     "effects",
     "Of an artifact: drop debug callbacks, prints and run-time checks, or all but prints "
     "(default: error)",
@@ -88,7 +94,7 @@ COLOR = Flag(
     "Colour diagnostics, and MLIR text on a terminal (default: on a terminal, unless NO_COLOR is "
     "set)",
 )
-COMPLETION = Flag("completion", "Print what a shell reads to complete command lines", "bash|zsh")
+COMPLETION = Choice("completion", "Print what a shell reads to complete command lines", "bash|zsh")
 OUTPUT = Flag("o", "Write the output to this file; '-', the default, is stdout", "filename")
 
 
@@ -118,14 +124,6 @@ class CommandLine:
         listed = (text.split(",") for text in self.values.get(name, ()))
         return frozenset(part.strip() for parts in listed for part in parts)
 
-    def choice(self, name: str, flags: Iterable[Flag]) -> str | None:
-        """The value of a flag that is one of those in its ``metavar``."""
-        text = self.get(name)
-        (flag,) = (flag for flag in flags if flag.name == name)
-        if text is not None and text not in flag.metavar.split("|"):
-            raise UsageError(f"--{name} expects {flag.metavar}, got '{text}'")
-        return text
-
     def integer(self, name: str) -> int | None:
         text = self.get(name)
         if text is None:
@@ -141,23 +139,22 @@ class CommandLine:
 
 
 def artifact_of(program: Any, arguments: CommandLine) -> bytes:
-    """The program as an artifact, as :data:`EFFECTS` says.
+    """The program as an artifact, with the effects that the flag :data:`EFFECTS` asks for.
 
     Raises:
-      UsageError: there is no such effect.
       ArtifactError: the program cannot be saved.
     """
-    from jaxmlir import artifact
+    from jaxmlir.artifact.saving import pieces
 
-    effects = arguments.choice(EFFECTS.name, [EFFECTS]) or "error"
-    return b"".join(artifact.pieces(program, effects=effects))
+    effects = arguments.get(EFFECTS.name) or "error"
+    return b"".join(pieces(program, effects=effects))
 
 
 def parse_arguments(argv: Sequence[str], flags: Iterable[Flag]) -> CommandLine:
     """Sorts a command line into flags, positional words and unknown flags.
 
     Raises:
-      UsageError: a value is missing, superfluous, given twice, or not a truth value.
+      UsageError: a value is missing, superfluous, given twice, or none of those that there are.
     """
     table = {flag.name: flag for flag in flags}
     arguments = CommandLine()
@@ -184,6 +181,8 @@ def parse_arguments(argv: Sequence[str], flags: Iterable[Flag]) -> CommandLine:
         if flag.metavar and not flag.repeats and name in arguments.values:
             raise UsageError(f"{dashed(name)} may be given only once")
         text = (flag_value or "") if flag.metavar else _truth(name, flag_value)
+        if flag.is_choice and text not in flag.metavar.split("|"):
+            raise UsageError(f"{dashed(name)} expects {flag.metavar}, got '{text}'")
         arguments.values.setdefault(name, []).append(text)
     if COLOR.name in arguments.values:
         _wants_color.set(arguments.on(COLOR.name))
@@ -198,23 +197,17 @@ def _truth(name: str, text: str | None) -> str:
     raise UsageError(f"--{name} is a switch: expected 0, 1, true or false, got '{text}'")
 
 
-def reject_unknown(arguments: CommandLine, known: Iterable[str]) -> None:
-    """Fails on the first flag that nobody knows, with the nearest that somebody does."""
-    for name, _ in arguments.unknown:
-        raise unknown_flag(name, known)
-
-
 def unknown_flag(name: str, known: Iterable[str]) -> UsageError:
     return unknown_name(f"unknown command line argument '{dashed(name)}'", name, known, "--")
 
 
 def dashed(name: str) -> str:
-    """A flag as it is written: a letter has one dash."""
+    """A flag as it is written: a single letter has one dash."""
     return f"-{name}" if len(name) == 1 else f"--{name}"
 
 
 def unknown_name(message: str, name: str, known: Iterable[str], prefix: str = "") -> UsageError:
-    """An error that goes on with what was probably meant, which is written after ``prefix``."""
+    """An error that also suggests the nearest known name, after ``prefix``."""
     meant = nearest(name, known)
     hint = f"did you mean '{prefix}{meant}'?" if meant else "see --help"
     return UsageError(f"{message}; {hint}")
@@ -266,20 +259,35 @@ complete -o filenames -F _{function} {tool}
 """
 
 
+def request(
+    tool: str, argv: Sequence[str], flags: Sequence[Flag], help_: Callable[[], str]
+) -> CommandLine | None:
+    """What is asked of a tool without other flags than these; ``None`` if that was its help or the
+    like, which is printed.
+
+    Raises:
+      UsageError: a flag is unknown, or used otherwise than it can be.
+    """
+    arguments = parse_arguments(argv, flags)
+    for name, _ in arguments.unknown:
+        raise unknown_flag(name, [flag.name for flag in flags])
+    return None if answered(arguments, tool, help_, lambda: map(str, flags)) else arguments
+
+
 def answered(
     arguments: CommandLine, tool: str, help_: Callable[[], str], words: Callable[[], Iterable[str]]
 ) -> bool:
-    """Prints the version, the help or a completion script, where these are all that is asked for.
-    ``eval`` of the script sets completion up.
+    """Prints the version, the help or a completion script if the command line asks for it; returns
+    whether it does. ``eval`` of the script sets completion up.
 
     Args:
-      words: gives the flags, as they are written in the help.
+      words: returns the flags, as they are written in the help.
     """
     if arguments.on("version"):
         print(version_text(tool))
     elif arguments.on("help"):
         print(help_())
-    elif shell := arguments.choice(COMPLETION.name, [COMPLETION]):
+    elif shell := arguments.get(COMPLETION.name):
         # zsh runs the functions of bash.
         if shell == "zsh":
             print("autoload -U +X bashcompinit && bashcompinit")
@@ -292,24 +300,26 @@ def answered(
 
 
 def run_tool(
-    tool: str, body: Callable[[Sequence[str]], int], argv: Sequence[str] | None = None
+    tool: str, body: Callable[[Sequence[str]], int | None], argv: Sequence[str] | None = None
 ) -> int:
-    """Runs a tool's body; an error that it does not report itself is printed, and the status 1.
+    """Runs a tool's body; prints an error that the body does not report itself, with status 1.
 
-    Where Ctrl-C ends it, the status is the one that a shell gives a command that died of it.
+    After Ctrl-C, the status is the one that a shell gives a command that it ended.
     """
     before, colored = unknown_nodes.set(True), _wants_color.set(None)
     try:
-        status = body(sys.argv[1:] if argv is None else argv)
+        status = body(sys.argv[1:] if argv is None else argv) or 0
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
+    except _Reported:
+        pass
     except OSError as e:
         _give_up_stdout()
         if not isinstance(e, BrokenPipeError):
             print(f"{tool}: {e.strerror or e}", file=sys.stderr)
     except JaxmlirError as e:
-        # Diagnostics, and errors of a pipeline's text, say what they are about.
+        # Diagnostics, and errors in the text of a pipeline, say what they are about.
         located = isinstance(e, DiagnosticError) or str(e).startswith("<")
         print(e if located else f"{tool}: {e}", file=sys.stderr)
     except KeyboardInterrupt:
@@ -321,30 +331,27 @@ def run_tool(
 
 
 def _give_up_stdout() -> None:
-    """Nobody reads our output, or nothing can be written: nor is Python to try when it exits."""
+    """Discards stdout, which cannot be written or has no reader: Python would try at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-@dataclass
-class Status:
-    """The exit status of a tool."""
-
-    code: int = 0
+class _Reported(Exception):
+    """An error whose diagnostics were printed."""
 
 
 @contextlib.contextmanager
-def reporting(filename: str) -> Iterator[Status]:
-    """Prints the diagnostics of an error about ``filename``, and makes the status 1."""
-    status = Status()
+def reporting(filename: str) -> Iterator[None]:
+    """Has the tool end with the status 1 at an error about ``filename``, whose diagnostics are
+    printed."""
     try:
-        yield status
+        yield
     except DiagnosticError as e:
         print_diagnostics(diagnostics_from(e, filename), filename)
-        status.code = 1
+        raise _Reported from None
 
 
 def load_modules(arguments: CommandLine) -> None:
-    """Imports the modules of ``--load``, which may lie in the current directory."""
+    """Imports the modules of ``--load``, which may be in the current directory."""
     for name in arguments.values.get("load", ()):
         import_here("load", name)
 
@@ -353,17 +360,17 @@ def import_here(flag: str, name: str) -> ModuleType:
     """Imports the module that a flag names, as ``python -m`` does: the current directory counts.
 
     Raises:
-      UsageError: it cannot be imported.  Where its own code failed, the traceback is printed.
+      UsageError: it cannot be imported. If its own code failed, the traceback is printed.
     """
     if not all(part.isidentifier() for part in name.split(".")):
         raise UsageError(f"--{flag} expects the name of a module, such as pkg.module, got '{name}'")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        # What a module prints when it is imported is no part of the output.
+        # What a module prints on import is not part of the output.
         with contextlib.redirect_stdout(sys.stderr):
             return importlib.import_module(name)
-    # A script may end so, which is not to end the tool as if all were well.
+    # A script may exit when it is imported; the tool must not end as if it had succeeded.
     except (Exception, SystemExit) as e:
         absent = isinstance(e, ModuleNotFoundError) and f"{name}.".startswith(f"{e.name}.")
         if not absent:
@@ -374,7 +381,7 @@ def import_here(flag: str, name: str) -> ModuleType:
 
 
 def print_user_traceback(error: BaseException) -> None:
-    """Prints an exception from the first frame on that is a user's; nothing where there is none."""
+    """Prints a traceback from the user's first frame on; nothing if no frame is a user's."""
     users = error.__traceback__
     while users is not None and _is_ours(users):
         users = users.tb_next
@@ -383,13 +390,13 @@ def print_user_traceback(error: BaseException) -> None:
 
 
 def _is_ours(entry: TracebackType) -> bool:
-    """Whether code runs that belongs to the tools, or imports a module for them."""
+    """Whether the code of a frame belongs to the tools, or to Python's import system."""
     file = entry.tb_frame.f_code.co_filename
     return file.startswith((_HERE, _IMPORTLIB, "<frozen importlib"))
 
 
 def read_bytes(path: str) -> bytes:
-    """The contents of a file; of stdin where the path is ``-``."""
+    """The contents of a file, or of stdin if the path is ``-``."""
     try:
         if path == "-":
             if sys.stdin is None:
@@ -402,10 +409,10 @@ def read_bytes(path: str) -> bytes:
 
 
 def write_bytes(arguments: CommandLine, data: bytes, *, is_mlir: bool = False) -> None:
-    """Writes the file of ``-o``; to stdout where that is ``-`` or not given.
+    """Writes the file of ``-o``, or stdout if that is ``-`` or not given.
 
     Args:
-      is_mlir: it is MLIR text, which a terminal shows in colour; files and pipes get it as it is.
+      is_mlir: whether it is MLIR text, which is coloured on a terminal, not in files and pipes.
     """
     path = arguments.get("o")
     if path is None or path == "-":
@@ -424,7 +431,7 @@ def write_bytes(arguments: CommandLine, data: bytes, *, is_mlir: bool = False) -
 
 @contextlib.contextmanager
 def output_file(path: str) -> Iterator[IO[bytes]]:
-    """A file to write to, which is removed if that fails or is interrupted, as LLVM's tools do.
+    """A file to write to; it is removed if writing fails or is interrupted, as in LLVM's tools.
 
     Raises:
       UsageError: it cannot be opened or written.
@@ -437,7 +444,7 @@ def output_file(path: str) -> Iterator[IO[bytes]]:
         with file:
             yield file
     except BaseException as e:
-        # Not a device, nor a pipe.
+        # A device or a pipe stays.
         if os.path.isfile(path):
             os.unlink(path)
         if isinstance(e, OSError):
@@ -446,7 +453,7 @@ def output_file(path: str) -> Iterator[IO[bytes]]:
 
 
 def display_path(path: str) -> str:
-    """The name under which diagnostics speak of an input."""
+    """The name of an input in diagnostics."""
     return "<stdin>" if path == "-" else path
 
 
@@ -458,14 +465,14 @@ def single_input(arguments: CommandLine) -> str:
 
 
 def surplus(arguments: CommandLine, expected: str) -> UsageError:
-    """An error about input files, which may have been meant for a flag."""
+    """An error about surplus input files, which may have been meant for a flag."""
     args = arguments.get("args")
     hint = "" if args is None else f"; --args takes one word: --args '{args}, ...'"
     return UsageError(f"{expected}, got {' '.join(arguments.positional)}{hint}")
 
 
 def diagnostics_from(error: JaxmlirError, filename: str) -> list[Diagnostic]:
-    """An error as diagnostics about ``filename``; where a pass raised it, a note names the pass."""
+    """An error as diagnostics about ``filename``, with its notes, e.g. which pass raised it."""
     if isinstance(error, DiagnosticError):
         diagnostics = [d.placed(filename) for d in error.diagnostics]
     else:
@@ -483,7 +490,7 @@ def print_diagnostics(
     """Prints ``file:line:col: error: message``, the source line and a caret, as mlir-opt does.
 
     Args:
-      text: what is in ``filename``; by default that is looked for.
+      text: the contents of ``filename``; by default, lines are read from the file.
     """
     lines = text.split("\n") if text is not None else []
     painted = _painted if _is_colored(sys.stderr) else _plain
@@ -499,7 +506,7 @@ def print_diagnostics(
                 print(f"{line}\n{_blanks(line, message.col)}{caret}", file=sys.stderr)
 
 
-# As LLVM's tools have them.
+# The colours of LLVM's tools.
 _COLORS = {"error": "1;31", "warning": "1;35", "remark": "1;34", "note": "1;30"}
 _wants_color: ContextVar[bool | None] = ContextVar("color", default=None)
 
@@ -521,12 +528,12 @@ def _plain(text: str, code: str) -> str:
 
 
 def _blanks(line: str, column: int) -> str:
-    """What to print before a caret under ``column``; tabs stay, for their width is unknown."""
+    """The blanks before a caret under ``column``; tabs stay, since their width is unknown."""
     return "".join("\t" if c == "\t" else " " for c in line[: max(column - 1, 0)])
 
 
 def flattened(diagnostics: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
-    """Diagnostics and their notes, each note after what it is of."""
+    """Diagnostics and their notes, each note after the diagnostic that it belongs to."""
     for d in diagnostics:
         yield d
         yield from flattened(d.notes)

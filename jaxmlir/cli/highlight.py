@@ -20,7 +20,7 @@ _TOKEN = re.compile(
 
 
 def highlighted(text: str) -> str:
-    """A text with the codes by which terminals colour it; without them it is the same text."""
+    """The text with the codes that colour it on a terminal; it is not changed otherwise."""
 
     def painted(match: re.Match[str]) -> str:
         kind = match.lastgroup

@@ -1,6 +1,6 @@
-"""Modules from files that somebody else wrote, and to files, as the command line tools do it.
+"""Reads modules from files of any origin, and writes modules, for the command line tools.
 
-Text goes to MLIR's parser, which survives anything; bytecode to a child process (see
+MLIR's parser reads text, as it survives anything; a child process reads bytecode (see
 :mod:`jaxmlir.dialect.bytecode`).
 """
 
@@ -13,14 +13,12 @@ from jaxmlir.cli import command_line
 from jaxmlir.cli.command_line import UsageError
 from jaxmlir.dialect.bytecode import is_bytecode, to_text
 from jaxmlir.dialect.ir import (
-    check_arrays,
     check_nesting,
     clone_module,
     context,
     diagnostics_of,
     ir,
     module_bytecode,
-    parse_error,
     parse_module,
     with_mesh_aliases,
 )
@@ -31,32 +29,13 @@ if TYPE_CHECKING:
 
 
 def is_artifact(data: bytes) -> bool:
-    """Whether a file may be an artifact: neither text nor bytecode has three zeros and a brace
-    where the header of a safetensors file begins."""
+    """Whether a file may be an artifact: three zeros and a brace where the header of a safetensors
+    file begins are neither text nor bytecode."""
     return data[5:9] == b"\0\0\0{"
 
 
-def parse_file(path: str, text: str) -> ir.Module:
-    """Parses a text file; unlike a string's, its locations name the file.
-
-    Args:
-      text: what is in the file.
-
-    Raises:
-      ParseError: with MLIR's diagnostics.
-    """
-    check_nesting(text, path)
-    with context():
-        try:
-            module = ir.Module.parseFile(path)
-        except ir.MLIRError as e:
-            raise parse_error(e, text, path) from None
-    check_arrays(module, text, path)
-    return module
-
-
 def check_module(text: str, filename: str) -> None:
-    """Checks that a text is one ``builtin.module``, which MLIR else puts around what is none.
+    """Checks that a text is one ``builtin.module``; MLIR would put one around anything else.
 
     Raises:
       ParseError: it is not.
@@ -77,17 +56,15 @@ def read_module(path: str, data: bytes) -> tuple[ir.Module, str]:
     """The module in a file of text or bytecode, and its text.
 
     Raises:
-      ParseError: it is none.
+      ParseError: the file does not hold a module.
     """
     text = to_text(data)
-    as_file = path != "-" and not is_bytecode(data)
-    if as_file:
-        return parse_file(path, text), text
-    return parse_module(text, command_line.display_path(path)), text
+    from_file = path != "-" and not is_bytecode(data)
+    return parse_module(text, command_line.display_path(path), from_file=from_file), text
 
 
 def whole_module(program: Program) -> ir.Module:
-    """The module to write down, with the elements of its large constants."""
+    """The module to write to a file, with the elements of its large constants."""
     from jaxmlir.bridge.resources import put_in
 
     module = program.written_module()
@@ -127,22 +104,23 @@ def read_artifact(path: str, data: bytes, custom_calls: Collection[str] = ()) ->
     """The program of an artifact; its arrays are mapped, unless it came from stdin.
 
     Raises:
-      ArtifactError: it is none that can be loaded.
+      ArtifactError: the artifact cannot be loaded.
       VerificationError: its program is invalid.
     """
-    from jaxmlir import artifact
+    from jaxmlir.artifact.container import map_file
+    from jaxmlir.artifact.load import read
     from jaxmlir.program.program import Program
 
-    buffer = memoryview(data) if path == "-" else artifact.map_file(path)
+    buffer = memoryview(data) if path == "-" else map_file(path)
     name = command_line.display_path(path)
-    return artifact.read(Program, buffer, name, allow_custom_calls=custom_calls)
+    return read(Program, buffer, name, allow_custom_calls=custom_calls)
 
 
 def read_program(path: str, custom_calls: Collection[str] = ()) -> Program:
-    """The program in a file, an artifact or a module; in stdin where the path is ``-``.
+    """The program in a file, an artifact or a module; in stdin if the path is ``-``.
 
     Args:
-      custom_calls: what the program of an artifact may reach beyond XLA.
+      custom_calls: what an artifact's program may use beyond XLA.
 
     Raises:
       UsageError: the file cannot be read.

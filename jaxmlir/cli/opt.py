@@ -1,7 +1,7 @@
 """``jaxmlir-opt``: read a module, run passes on it, print it; mlir-opt for the jaxpr dialect.
 
-JAX is imported only when something needs its rules: ``--version``, ``--help``, ``--list-passes``,
-parsing, printing and MLIR's own passes do without.
+JAX is imported only if its rules are needed: ``--version``, ``--help``, ``--list-passes``, parsing,
+printing and MLIR's own passes do without.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxmlir.cli import command_line
-from jaxmlir.cli.command_line import CommandLine, Flag, UsageError
+from jaxmlir.cli.command_line import Choice, CommandLine, Flag, UsageError
 from jaxmlir.dialect.ir import (
     DIALECT,
     context,
-    file_line_col,
+    diagnostic_of,
     inner_ops,
     module_bytecode,
     module_text,
@@ -92,7 +92,7 @@ FLAGS = (
     ),
     Flag("dump-pass-pipeline", "Print the pipeline that will be run on stderr"),
     Flag("verify-each", "Verify the program after each pass (default: on)"),
-    Flag("verify", "Do not verify the input's ops of the jaxpr dialect, which takes JAX", "none"),
+    Choice("verify", "Do not verify the input's ops of the jaxpr dialect, which takes JAX", "none"),
     Flag(
         "split-input-file",
         f"Process the pieces between '{_SEPARATOR}' lines, or between the given marker, one by one",
@@ -139,10 +139,10 @@ FLAGS = (
         optional=True,
     ),
     Flag("mlir-timing", "Print how long each pass took"),
-    Flag("mlir-timing-display", "Show times as they ran, or the longest first", "tree|list"),
-    Flag("mlir-output-format", "Write the times so", "text|json"),
+    Choice("mlir-timing-display", "Show times as they ran, or the longest first", "tree|list"),
+    Choice("mlir-output-format", "Write the times so", "text|json"),
     Flag("mlir-pass-statistics", "Print how many ops each pass added and removed"),
-    Flag("mlir-pass-statistics-display", "Show these as they ran, or by name", "pipeline|list"),
+    Choice("mlir-pass-statistics-display", "Show these as they ran, or by name", "pipeline|list"),
     Flag(
         "mlir-pass-pipeline-crash-reproducer",
         "Where a pass fails, write the module and the pipeline to this file",
@@ -162,7 +162,6 @@ FLAGS = (
     Flag("allow-unregistered-dialect", "Accepted for the sake of mlir-opt's users: always on"),
 )
 
-_CHOICES = ("verify", "mlir-timing-display", "mlir-output-format", "mlir-pass-statistics-display")
 _DUMPS = tuple(
     f"mlir-print-ir-{when}" for when in "before before-all after after-all after-failure".split()
 )
@@ -174,7 +173,7 @@ _DIALECTS = """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the tool; the exit status is 1 where anything went wrong."""
+    """Runs the tool; the exit status is 1 if anything went wrong."""
     return command_line.run_tool("jaxmlir-opt", _main, argv)
 
 
@@ -210,7 +209,7 @@ def _help() -> str:
 
 
 def _words() -> list[str]:
-    """What may be written on the command line."""
+    """The words that may appear on the command line."""
     return [str(flag) for flag in FLAGS] + [f"--{name}" for name in sorted(_pass_names())]
 
 
@@ -295,7 +294,7 @@ def _element(name: str, options: str | None, without: frozenset[str]) -> str:
 
 
 class _Driver:
-    """Takes the input through parsing, the pipeline and printing."""
+    """Parses the input, runs the pipeline, and prints the result."""
 
     def __init__(self, arguments: CommandLine, pipeline: Pipeline, path: str):
         from jaxmlir.passes import Instrumentation, Statistics, Timing
@@ -308,8 +307,6 @@ class _Driver:
         self.is_plain_file = False
         if arguments.on("emit-artifact") and arguments.on("emit-bytecode"):
             raise UsageError("--emit-artifact and --emit-bytecode exclude each other")
-        for name in _CHOICES:
-            arguments.choice(name, FLAGS)
         if arguments.on("run-reproducer") and pipeline.passes:
             raise UsageError("--run-reproducer runs the pipeline of its input, and no other passes")
         self.verifies = arguments.get("verify") is None
@@ -390,7 +387,7 @@ class _Driver:
                 command_line.diagnostics_from(e, self.filename), self.filename
             )
             return 1
-        # MLIR can read such a file itself, and then its name is in every location.
+        # MLIR can read such a file itself, and then every location has the file's name.
         self.is_plain_file = (
             len(pieces) == 1
             and program is None
@@ -415,7 +412,7 @@ class _Driver:
         return 0 if all(ok for ok, _ in results) else 1
 
     def _split(self, text: str) -> list[str]:
-        """The pieces, each behind as many empty lines as it has lines before it in the file."""
+        """The pieces of the input, each after empty lines that keep its line numbers right."""
         marker = self.arguments.get("split-input-file")
         if marker is None:
             return [text]
@@ -434,7 +431,7 @@ class _Driver:
         """Whether a piece did what it should, and its output unless it failed.
 
         Args:
-          program: that of an artifact, whose text the piece is.
+          program: the program of an artifact, if the piece is its text.
         """
         output = None
         with _collect_diagnostics(self.filename) as diagnostics:
@@ -470,7 +467,7 @@ class _Driver:
         return self._program(module, text)
 
     def _take_pipeline(self, text: str) -> str:
-        """Reads off a reproducer what to run; gives its module."""
+        """Removes what to run from a reproducer; returns the text of its module."""
         from jaxmlir.cli import reproducer
         from jaxmlir.passes import parse_pipeline
 
@@ -480,14 +477,14 @@ class _Driver:
                 f"--run-reproducer: {self.filename} names no pipeline; expected "
                 "{-# external_resources: { mlir_reproducer: { pipeline: ... } } #-}"
             )
-        # MLIR would read the file itself, with what was taken off.
+        # MLIR would read the file itself, including what was removed from the text.
         self.is_plain_file = False
         self.pipeline = parse_pipeline(run.pipeline)
         self.instrumentation = replace(self.instrumentation, verify_each=run.verify_each)
         return text
 
     def _check_roundtrip(self, module: ir.Module) -> None:
-        """Checks that text and bytecode of a module are read as the same.
+        """Checks that a module's text and bytecode are each read as the same module.
 
         Raises:
           VerificationError: they are not.
@@ -506,7 +503,7 @@ class _Driver:
             return self._serialized(program)
 
     def _run_pipeline(self, program: Program | _MlirModule) -> None:
-        """Runs the passes, and writes the reproducers that are asked for."""
+        """Runs the passes, and writes the reproducers that were asked for."""
         from jaxmlir.cli.reproducer import Reproducer
 
         file = self.arguments.get("mlir-generate-reproducer")
@@ -530,18 +527,16 @@ class _Driver:
             raise
 
     def _parse(self, text: str) -> ir.Module:
-        from jaxmlir.cli.module_io import check_module, parse_file
+        from jaxmlir.cli.module_io import check_module
 
         if self.arguments.on("no-implicit-module"):
             check_module(text, self.filename)
-        if self.is_plain_file:
-            return parse_file(self.filename, text)
-        return parse_module(text, self.filename)
+        return parse_module(text, self.filename, from_file=self.is_plain_file)
 
     def _program(self, module: ir.Module, text: str) -> Program | _MlirModule:
-        """The verified program; without ops and passes of ours, a module that knows nothing of JAX.
+        """The verified program; without ops and passes of ours, a module without JAX.
 
-        MLIR's part of verification was done by parsing.
+        Parsing has done MLIR's part of the verification.
         """
         as_artifact = self.arguments.on("emit-artifact")
         is_mlirs = not as_artifact and all(pass_.is_cxx for pass_ in self.pipeline.passes)
@@ -598,17 +593,17 @@ class _Driver:
 
 
 def _has_ops_of_ours(module: ir.Module) -> bool:
-    """Whether an op of the jaxpr dialect is anywhere in a module."""
+    """Whether a module contains an op of the jaxpr dialect."""
     with context():
         return any(op.operation.name.startswith("jaxpr.") for op in inner_ops(module))
 
 
 @dataclass
 class _MlirModule:
-    """A module that is verified by MLIR alone, which does not import JAX.
+    """A module that only MLIR verifies, which does not import JAX.
 
     Attributes:
-      state: another object after each change.
+      state: a new object after each change.
     """
 
     module: ir.Module
@@ -623,9 +618,9 @@ class _MlirModule:
 
 
 def _print_crash(error: JaxmlirError) -> None:
-    """The traceback of an exception that a pass did not mean to raise, or that a user's rule did.
+    """Prints the traceback of an exception that a pass did not intend, or a user's rule raised.
 
-    Of those that JAX's own rules raise, the message says all that there is to know.
+    For exceptions of JAX's own rules, the message says everything.
     """
     cause = error.__cause__
     if cause is None or isinstance(cause, JaxmlirError):
@@ -637,7 +632,7 @@ def _print_crash(error: JaxmlirError) -> None:
 
 
 def _is_users(frame: traceback.FrameSummary) -> bool:
-    """Whether code runs that belongs to neither jaxmlir, JAX nor Python."""
+    """Whether the code of a frame belongs to neither jaxmlir, JAX nor Python."""
     import jax
     import jaxlib
 
@@ -652,15 +647,11 @@ def _collect_diagnostics(filename: str) -> Iterator[list[Diagnostic]]:
     """Collects the warnings and remarks of C++ passes; their errors are raised."""
     diagnostics: list[Diagnostic] = []
 
-    def convert(d: ir.Diagnostic) -> Diagnostic:
-        place, severity = file_line_col(d.location), d.severity.name.lower()
-        return Diagnostic(severity, d.message, *place, tuple(map(convert, d.notes)))
-
-    def keep(d: ir.Diagnostic) -> bool:
-        diagnostics.append(convert(d).placed(filename))
+    def keep(said: ir.Diagnostic) -> bool:
+        diagnostics.append(diagnostic_of(said).placed(filename))
         return True
 
-    # A Python handler cannot be called from MLIR's worker threads while they are waited for.
+    # MLIR's worker threads cannot call a Python handler while the main thread waits for them.
     context().enable_multithreading(False)
     handler = context().attach_diagnostic_handler(keep)
     try:
@@ -679,7 +670,7 @@ _UNKNOWN = 0
 
 @dataclass(frozen=True)
 class Expectation:
-    """One diagnostic that must come.  ``line`` is 0 for one without a place."""
+    """A diagnostic that must be emitted. ``line`` is 0 if it has no place."""
 
     severity: str
     line: int
@@ -696,7 +687,7 @@ class Expectation:
 
 
 def _regex(text: str) -> str:
-    """Literal text in which ``{{...}}`` are regular expressions."""
+    """The regex of a literal text with regular expressions in ``{{...}}``."""
     parts = re.split(r"{{(.*?)}}", text)
     return "".join(f"(?:{p})" if i % 2 else re.escape(p) for i, p in enumerate(parts))
 
@@ -714,7 +705,7 @@ def read_expectations(text: str) -> list[Expectation]:
 
 
 def _target(where: str | None, index: int, marked: list[bool]) -> int:
-    """The index of the line meant by ``@where`` in a comment on line ``index``."""
+    """The index of the line that ``@where`` means in a comment on line ``index``."""
     if where is None:
         return index
     if where == "unknown":
@@ -729,9 +720,9 @@ def _target(where: str | None, index: int, marked: list[bool]) -> int:
 
 
 def unmet(text: str, diagnostics: Iterable[Diagnostic], filename: str) -> list[Diagnostic]:
-    """What is wrong: diagnostics that nobody expected, and expectations that nothing met.
+    """What is wrong: unexpected diagnostics, and expectations that were not met.
 
-    Errors, warnings and remarks must all be expected; notes may.  The note with which MLIR prints
+    All errors, warnings and remarks must be expected; notes may be. The note with which MLIR prints
     the operation does not count.
     """
     open_expectations = read_expectations(text)

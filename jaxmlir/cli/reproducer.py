@@ -1,6 +1,6 @@
 """Reproducers: files that hold a module and the pipeline that failed on it, as mlir-opt's do.
 
-The pipeline stands in the file's metadata, where MLIR's own tools look for it too.
+The pipeline is in the file's metadata, where MLIR's own tools look for it, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Reproducer(NamedTuple):
 
     Attributes:
       pipeline: the passes.
-      verify_each: whether to verify after each.
+      verify_each: whether to verify the program after each pass.
     """
 
     pipeline: str
@@ -64,13 +64,13 @@ class Reproducer(NamedTuple):
 
 
 def read(text: str) -> tuple[str, Reproducer | None]:
-    """The module's text and what to run on it; ``None`` where the text is no reproducer."""
+    """The module's text, and what to run on it; ``None`` if the text is no reproducer."""
     metadata = _METADATA.search(text)
     pipeline = metadata and _PIPELINE.search(metadata["entries"])
     if metadata is None or pipeline is None:
         return text, None
     verify = _VERIFY.search(metadata["entries"])
     run = Reproducer(json.loads(pipeline["text"]), verify is None or verify[1] == "true")
-    # Lines stay where they are.
+    # Lines keep their numbers.
     blank = "\n" * metadata[0].count("\n")
     return text[: metadata.start()] + blank + text[metadata.end() :], run

@@ -62,15 +62,14 @@ FLAGS = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the tool; the exit status is 1 where anything went wrong."""
+    """Runs the tool; the exit status is 1 if anything went wrong."""
     return command_line.run_tool("jaxmlir-run", _main, argv)
 
 
-def _main(argv: Sequence[str]) -> int:
-    arguments = command_line.parse_arguments(argv, FLAGS)
-    command_line.reject_unknown(arguments, [flag.name for flag in FLAGS])
-    if command_line.answered(arguments, "jaxmlir-run", _help, lambda: map(str, FLAGS)):
-        return 0
+def _main(argv: Sequence[str]) -> None:
+    arguments = command_line.request("jaxmlir-run", argv, FLAGS, _help)
+    if arguments is None:
+        return
     platform = arguments.get("platform")
     if platform:
         # JAX reads this once, when it first looks for devices.
@@ -78,16 +77,15 @@ def _main(argv: Sequence[str]) -> int:
         _check_platform(platform)
     command_line.load_modules(arguments)
     path = command_line.single_input(arguments)
-    with command_line.reporting(command_line.display_path(path)) as status:
+    with command_line.reporting(command_line.display_path(path)):
         _run(path, arguments)
-    return status.code
 
 
 def _check_platform(platform: str) -> None:
     """Starts JAX on a platform.
 
     Raises:
-      UsageError: there is none of that name here.
+      UsageError: there is no such platform here.
     """
     import jax
 
@@ -96,7 +94,7 @@ def _check_platform(platform: str) -> None:
     except (RuntimeError, AssertionError) as e:
         why = str(e) or "JAX was installed without it"
         if platform == "gpu":
-            # JAX's reason is that of the one that it looks for last.
+            # JAX's reason is about the last platform that it looks for.
             why = "JAX finds neither 'cuda' nor 'rocm' here"
         raise UsageError(f"--platform: cannot run on '{platform}': {why}") from None
 
@@ -125,7 +123,7 @@ def _run(path: str, arguments: CommandLine) -> None:
     program.verify()
     _reject_foreign_ops(program)
     signature = call_signature(program, entry)
-    # The number of the platform is none of the user's arguments.
+    # The index of the platform is not an argument of the user's.
     platform = _platform_argument(program, entry)
     operands = [aval for i, aval in enumerate(signature.operands) if i != platform]
     with widths_of((*operands, *signature.results)):
@@ -140,10 +138,10 @@ def _run(path: str, arguments: CommandLine) -> None:
 
 
 def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:
-    """The results, in the pytree that the module says.
+    """The results, in the pytree that the module describes.
 
     Raises:
-      UsageError: XLA cannot compile it, or fails.
+      UsageError: XLA fails to compile or run the function.
     """
     import jax
 
@@ -169,7 +167,7 @@ def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:
 
 
 def _ops_by_dialect(program: Program) -> dict[str, ir.OpView]:
-    """The first op of each dialect that functions have ops of, by the dialect's name."""
+    """The first op of each dialect in the functions, by the dialect's name."""
     ops: dict[str, ir.OpView] = {}
     for function in program.functions.values():
         for op in function.entry_block.operations:
@@ -178,17 +176,17 @@ def _ops_by_dialect(program: Program) -> dict[str, ir.OpView]:
     return ops
 
 
-# The dialects besides ours that XLA's compiler takes.
+# The dialects that XLA's compiler accepts besides ours.
 _COMPILED = frozenset({"stablehlo", "chlo", "mhlo", "sdy"})
 
 
 def _is_stablehlo(program: Program) -> bool:
-    """Whether the functions hold ops of other dialects than the jaxpr dialect."""
+    """Whether the functions have ops of other dialects than the jaxpr dialect."""
     return not _ops_by_dialect(program).keys() <= {"jaxpr"}
 
 
 def _reject_foreign_ops(program: Program) -> None:
-    """Fails on what is neither jaxpr nor StableHLO, or both, and on calls of another process.
+    """Fails on ops that are neither jaxpr nor StableHLO, on a mix, and on Python callbacks.
 
     Raises:
       LoweringError: names the op.
@@ -207,8 +205,8 @@ def _reject_foreign_ops(program: Program) -> None:
             raise error_at(LoweringError, op.location, message)
 
 
-# How JAX's lowering calls Python functions of its process: by numbers that mean nothing in another,
-# which it would end.
+# JAX's lowering calls Python functions of its process by numbers. In another process these mean
+# nothing, and would crash it.
 _CALLBACKS = re.compile(r"xla_(ffi_)?(partitioned_)?python_[a-z]+_callback")
 
 
@@ -231,7 +229,7 @@ def _reject_callbacks(program: Program) -> None:
 
 
 def _platform_argument(program: Program, entry: str) -> int | None:
-    """Which argument of a function of StableHLO is the number of a platform, if one is."""
+    """The index of the argument of a StableHLO function that is the platform's index, if any."""
     if not _is_stablehlo(program):
         return None
     named = _named_platforms(program, entry)
@@ -239,10 +237,10 @@ def _platform_argument(program: Program, entry: str) -> int | None:
 
 
 def _platform_number(program: Program, entry: str, platform: str) -> int:
-    """The number of the platform that a function is run on, of those that it was lowered for.
+    """The index of a platform among those that a function was lowered for.
 
     Raises:
-      LoweringError: it was not lowered for this one.
+      LoweringError: it was not lowered for this platform.
     """
     platforms = next(filter(None, _named_platforms(program, entry)))
     if platform not in platforms:
@@ -251,7 +249,7 @@ def _platform_number(program: Program, entry: str, platform: str) -> int:
 
 
 def _named_platforms(program: Program, entry: str) -> list[list[str]]:
-    """What each argument of a function says that platforms are; most say nothing."""
+    """The platforms that the attributes of each argument list; most list none."""
     from jaxmlir.lowering.lowering import PLATFORMS
 
     def names(of_one: ir.DictAttr) -> list[str]:
@@ -268,7 +266,7 @@ def _named_platforms(program: Program, entry: str) -> list[list[str]]:
 def _stablehlo_primitive() -> Any:
     """A JAX primitive that calls a function of a StableHLO module.
 
-    So StableHLO is compiled and dispatched by JAX, as everything else is.
+    JAX thus compiles and dispatches StableHLO like everything else.
     """
     from jaxmlir._compat import core, mlir
 
@@ -289,7 +287,7 @@ def _stablehlo_primitive() -> Any:
         if index is not None:
             number = _platform_number(program, entry, ctx.module_context.platforms[0])
             args = [*args[:index], mlir.ir_constant(np.int32(number)), *args[index:]]
-        # JAX's way to merge takes the function of this name.
+        # JAX's function to merge modules takes the function of this name.
         rename_symbol(module, entry, "main")
         symbol = mlir.merge_mlir_modules(target, entry, module)
         return func.CallOp(types, ir.FlatSymbolRefAttr.get(symbol), args).results
@@ -299,7 +297,7 @@ def _stablehlo_primitive() -> Any:
 
 
 def _select_entry(program: Program, name: str | None) -> str:
-    """Makes the function to run the only public one, and returns its name."""
+    """Makes the function to run the only public one; returns its name."""
     defined = functions(program.module)
     public = [n for n, f in defined.items() if not is_private(f)]
     if name is None:
@@ -329,19 +327,19 @@ class _EntryArguments:
     def __init__(self, entry: str, avals: Sequence[Any], names: Sequence[str]):
         """
         Args:
-          names: of the arguments, as :func:`_key` writes them; ``""`` of those without.
+          names: of the arguments, in the form of :func:`_key`; ``""`` for those without.
         """
         self.entry = entry
         self.avals = avals
         self.names = names
 
     def read(self, arguments: CommandLine) -> list[Any]:
-        """The arguments: what ``--input`` files name, and of the others ``--args`` first, then the
-        arrays of the files in their order, then random ones.
+        """The arguments. Those that ``--input`` files name come from there; the others take the
+        values of ``--args``, then the files' other arrays in order, then random values.
 
         Raises:
-          UsageError: too few or too many, or one does not have its operand's shape, or is for no
-            array.
+          UsageError: there are too few or too many, or one does not have its operand's shape, or
+            its operand is no array.
         """
         self.check()
         positional = [*_literals(arguments.get("args") or "")]
@@ -373,11 +371,11 @@ class _EntryArguments:
         return [values[i] for i in range(len(self.avals))]
 
     def by_name(self, path: str, arrays: Mapping[str, Any]) -> dict[int, Any]:
-        """The arrays of a file by the numbers of the arguments that they are named after; none of
-        a file whose names are others, such as that of results.
+        """The arrays of a file, by the index of the argument that each is named after. Empty for a
+        file with other names, such as those of results.
 
         Raises:
-          UsageError: some of them are named after arguments, and one is not.
+          UsageError: some arrays are named after arguments, and one is not.
         """
         numbers = {name: i for i, name in enumerate(self.names) if name}
         named = {numbers[_key(name)]: a for name, a in arrays.items() if _key(name) in numbers}
@@ -391,8 +389,8 @@ class _EntryArguments:
         return named
 
     def say_order(self, path: str, arrays: Mapping[str, Any]) -> None:
-        """Says that the names of a file's arrays are not looked at, where they may mean something:
-        the library and ``-o`` give others."""
+        """Says that the names of a file's arrays are ignored, unless they only number them, as the
+        names that NumPy and ``-o`` give."""
         if len(arrays) > 1 and not all(map(_IN_ORDER.match, arrays)):
             had = ", ".join(filter(None, self.names)) or "no names"
             print(
@@ -402,7 +400,7 @@ class _EntryArguments:
             )
 
     def check(self) -> None:
-        """Fails on an operand that is no array: a reference, a token."""
+        """Fails on an operand that is not an array, such as a reference or a token."""
         from jaxmlir._compat import core
 
         for i, aval in enumerate(self.avals):
@@ -420,7 +418,7 @@ class _EntryArguments:
         return UsageError(f"@{self.entry} takes {takes}, {came}{more}")
 
     def converted(self, index: int, value: Any) -> Any:
-        """A literal or array as the operand's dtype; its shape must already be right."""
+        """A literal or array, converted to the operand's dtype; its shape must match already."""
         import jax
 
         from jaxmlir.program.specialize import is_symbolic
@@ -430,11 +428,11 @@ class _EntryArguments:
             return self.key(index, value)
         try:
             raw = np.asarray(value)
-            # Of None, NumPy makes NaN; of integers that no dtype holds, objects.
+            # NumPy makes None a NaN, and integers that no dtype holds objects.
             if raw.dtype.kind in "OSU":
                 if not all(isinstance(item, int) for item in raw.flat):
                     raise TypeError("it holds what is no number")
-            # npy files hold bfloat16, fp8 and int4 as bytes without a name.
+            # npy files hold bfloat16, fp8 and int4 as bytes of a type without a name.
             unnamed = raw.dtype.kind == "V"
             array = raw.view(aval.dtype) if unnamed else _cast(raw, aval.dtype)
         except (OverflowError, TypeError, ValueError) as e:
@@ -501,15 +499,15 @@ class _EntryArguments:
             if jax.numpy.issubdtype(aval.dtype, np.complexfloating):
                 drawn = drawn + 1j * generator.standard_normal(aval.shape)
             return np.asarray(drawn).astype(aval.dtype)
-        top = 2 if aval.dtype.itemsize * 8 == 8 and aval.dtype == np.bool_ else 10
+        top = 2 if aval.dtype == np.bool_ else 10
         return np.asarray(generator.integers(0, top, aval.shape)).astype(aval.dtype)
 
 
 def _argument_names(function: Any, platform: int | None) -> list[str]:
-    """The names of a function's arguments, ``""`` of those without.
+    """The names of a function's arguments, ``""`` for those without.
 
     Args:
-      platform: which argument is the number of the platform, and none of the user's.
+      platform: the index of the argument that is the platform's index, not the user's.
     """
     from jaxmlir.artifact.description import paths_of_arguments
 
@@ -519,7 +517,7 @@ def _argument_names(function: Any, platform: int | None) -> list[str]:
 
 
 def _key(path: str) -> str:
-    """``p['w'][0]`` as ``p.w.0``: so safetensors names are written."""
+    """``p['w'][0]`` as ``p.w.0``, the form of names in safetensors files."""
     return re.sub(r"\[['\"]?([^'\"\]]*)['\"]?\]", r".\1", path).strip(".")
 
 
@@ -528,14 +526,14 @@ def _num_given(values: Sequence[Any]) -> str:
 
 
 def _cast(array: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:
-    """The array in a dtype that holds its values, floats up to rounding.
+    """Converts an array to a dtype that holds its values; only floats are rounded.
 
     Raises:
       ValueError: a fraction, an imaginary part or the high bits of a number would be lost.
     """
     import jax
 
-    # Of an array of integers that no dtype holds NumPy 2.5 gives no array as the real part.
+    # NumPy 2.5 returns no array as the real part of an array of integers that no dtype holds.
     drops = np.iscomplexobj(array) and not jax.numpy.issubdtype(dtype, np.complexfloating)
     with np.errstate(invalid="ignore", over="ignore"):
         result = (array.real if drops else array).astype(dtype)
@@ -565,7 +563,7 @@ def _literals(text: str) -> tuple[Any, ...]:
     return tuple(values)
 
 
-# Names that say nothing but an order.
+# Names that only give an order.
 _IN_ORDER = re.compile(r"arr_\d+$|result")
 
 
@@ -581,9 +579,9 @@ def _arrays_of(path: str) -> Mapping[str, np.ndarray[Any, Any]]:
             arrays = dict(loaded)
     except OSError as e:
         raise UsageError(f"cannot open input file '{path}': {e.strerror or e}") from None
-    # Of damaged files, numpy, zipfile and zlib raise what they like.
+    # For damaged files, numpy, zipfile and zlib raise exceptions of many kinds.
     except Exception as e:
-        # NumPy's advice is to execute what the file says.
+        # NumPy recommends allow_pickle, which would execute what the file says.
         why = "Python objects are not read" if "allow_pickle" in str(e) else e
         raise UsageError(f"'{path}' is neither a .npy nor a .npz file of arrays: {why}") from None
     if wrong := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
@@ -591,16 +589,9 @@ def _arrays_of(path: str) -> Mapping[str, np.ndarray[Any, Any]]:
     return arrays
 
 
-# Of the types of safetensors, those whose names are not NumPy's.
-_SAFETENSORS = {
-    "BOOL": "bool", "BF16": "bfloat16", "C64": "complex64",
-    "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",
-}  # fmt: skip
-
-
 def _safetensors(path: str) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of a safetensors file, in the order of its data."""
-    import jax.numpy as jnp
+    from jaxmlir.artifact import container
 
     try:
         from safetensors import SafetensorError, deserialize
@@ -614,8 +605,9 @@ def _safetensors(path: str) -> dict[str, np.ndarray[Any, Any]]:
         raise UsageError(f"'{path}' is no safetensors file: {e}") from None
     arrays = {}
     for name, entry in entries:
-        kind = re.sub("^F", "float", re.sub("^I", "int", re.sub("^U", "uint", entry["dtype"])))
-        dtype = jnp.dtype(_SAFETENSORS.get(entry["dtype"], kind))
+        dtype = container.dtype_called(entry["dtype"])
+        if dtype is None:
+            raise UsageError(f"'{path}' has '{name}' of {entry['dtype']}, which is no dtype of JAX")
         arrays[name] = np.frombuffer(entry["data"], dtype).reshape(entry["shape"])
     return arrays
 
@@ -639,7 +631,7 @@ def _type_text(value: Any) -> str:
 
 
 def _plain(value: Any) -> np.ndarray[Any, Any]:
-    """A result as a numpy array; of PRNG keys, their data."""
+    """A result as a numpy array; PRNG keys are given by their data."""
     import jax
 
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
@@ -655,7 +647,7 @@ def _value_text(value: Any) -> str:
 
 
 def _save(path: str, results: Any) -> None:
-    """One array as .npy; several as .npz, in their order, under their place in the result."""
+    """Saves one array as .npy, or several as .npz, in order, named by their place in the result."""
     arrays = {f"result{name}": _plain(value) for name, value in _named(results)}
     as_npy = path.endswith(".npy")
     if as_npy and len(arrays) != 1:

@@ -3,12 +3,12 @@
     python -m jaxmlir.cli.stock_verify program.mlir
     python -m jaxmlir.cli.stock_verify program.mlir --print     the module that mlir-opt reads
 
-Two things that IRDL cannot state are taken out of its way first. In a list of operands or results
-of any length all types have to be one in IRDL, so the members of a mixed list are cast to
-``!jaxpr.any`` and back. And an op that the file does not declare is an error, so a user's own
-primitives are declared in a copy of it, with no more than their name.
+Two things that IRDL cannot state are rewritten first. In a variadic list of operands or results,
+IRDL requires all types to be equal, so the members of a mixed list are cast to ``!jaxpr.any`` and
+back. An op that the IRDL file does not declare is an error, so a copy of the file declares a user's
+own primitives, by their names only.
 
-Errors are located in the program as it was given.
+Errors are located in the original program.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def verify(text: str, filename: str = "-") -> subprocess.CompletedProcess[str]:
 
 
 def prepare(module: ir.Module) -> set[str]:
-    """Casts mixed lists to one type, in place; the names of ops that the dialect lacks."""
+    """Casts mixed lists to one type, in place; returns the names of ops that the dialect lacks."""
     operations = [op.operation for op in inner_ops(module)]
     jaxpr_ops = [op for op in operations if op.name.startswith("jaxpr.")]
     foreign = {_name(op) for op in jaxpr_ops} - ops.OPS.keys()
@@ -69,7 +69,7 @@ def prepare(module: ir.Module) -> set[str]:
 
 
 def declare(names: set[str]) -> str:
-    """The dialect in IRDL, with ops of those names besides."""
+    """The dialect in IRDL, with additional ops of these names."""
     text = IRDL.read_text()
     lists = "irdl.operands(operands: variadic %0) irdl.results(results: variadic %1)"
     extra = "".join(

@@ -1,12 +1,13 @@
-"""``jaxmlir-translate``: between the jaxpr dialect and what is next to it.
+"""``jaxmlir-translate``: from and to the jaxpr dialect.
 
-A Python function, or a module of StableHLO, becomes a module of the dialect; a module becomes
+A Python function, or a module of StableHLO, becomes a module of the dialect. A module becomes
 StableHLO, a printed jaxpr, or a page to explore it in a browser.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -58,21 +59,20 @@ FLAGS = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the tool; the exit status is 1 where anything went wrong."""
+    """Runs the tool; the exit status is 1 if anything went wrong."""
     return command_line.run_tool("jaxmlir-translate", _main, argv)
 
 
-def _main(argv: Sequence[str]) -> int:
-    arguments = command_line.parse_arguments(argv, FLAGS)
-    command_line.reject_unknown(arguments, [flag.name for flag in FLAGS])
-    if command_line.answered(arguments, "jaxmlir-translate", _help, lambda: map(str, FLAGS)):
-        return 0
+def _main(argv: Sequence[str]) -> None:
+    arguments = command_line.request("jaxmlir-translate", argv, FLAGS, _help)
+    if arguments is None:
+        return
     command_line.load_modules(arguments)
     filename = arguments.get("import-python") or command_line.display_path(
         command_line.single_input(arguments)
     )
     _check(arguments)
-    with command_line.reporting(filename) as status:
+    with command_line.reporting(filename):
         if arguments.on("describe"):
             output = _describe(command_line.single_input(arguments))
         else:
@@ -80,7 +80,6 @@ def _main(argv: Sequence[str]) -> int:
         others = (*(name for name in _OUTPUTS if name != "to-stablehlo"), "emit-bytecode")
         is_mlir = not any(name in arguments.values for name in others)
         command_line.write_bytes(arguments, output, is_mlir=is_mlir)
-    return status.code
 
 
 def _help() -> str:
@@ -130,7 +129,7 @@ def _trace(target: str, args: str, kwargs: str) -> Program:
     except JaxmlirError:
         raise
     except (Exception, SystemExit) as e:
-        # Where the function was not even called, the message says it all.
+        # If the function was not even called, the message says everything.
         command_line.print_user_traceback(e)
         raise UsageError(
             f"tracing {target} with ({args}{', ' if args and kwargs else ''}{kwargs}) raised "
@@ -153,45 +152,46 @@ def _find_function(target: str) -> Callable[..., Any]:
     return resolved
 
 
-# What may be written; without any of these, the module.
+# The possible outputs; without any of these, the module is written.
 _OUTPUTS = ("to-stablehlo", "to-jaxpr", "to-html", "emit-artifact", "compile-for", "describe")
+_EXCLUSIVE = (
+    *itertools.combinations(_OUTPUTS, 2),
+    *((name, "emit-bytecode") for name in _OUTPUTS if name != "to-stablehlo"),
+    *((name, "import-python") for name in ("describe", "stablehlo-to-jaxpr")),
+)
+# The flag without which each of these says nothing.
+_GOES_WITH = {
+    "platforms": "to-stablehlo",
+    "passes": "to-html",
+    "no-source-info": "to-html",
+    "args": "import-python",
+    "kwargs": "import-python",
+}
 
 
 def _check(arguments: CommandLine) -> None:
     """Rejects flags that do not go together, before any work is done."""
-    outputs = [name for name in _OUTPUTS if arguments.get(name) not in (None, "false")]
-    if len(outputs) > 1:
-        raise UsageError(f"--{outputs[0]} and --{outputs[1]} exclude each other")
-    output = outputs[0] if outputs else None
-    if output not in (None, "to-stablehlo") and arguments.on("emit-bytecode"):
-        raise UsageError(f"--{output} and --emit-bytecode exclude each other")
-    if output == "to-stablehlo" and (platforms := _platforms(arguments)):
+    given = {name for name in arguments.values if arguments.get(name) != "false"}
+    for first, second in _EXCLUSIVE:
+        if {first, second} <= given:
+            raise UsageError(f"--{first} and --{second} exclude each other")
+    for name, other in _GOES_WITH.items():
+        if name in arguments.values and other not in given:
+            raise UsageError(f"--{name} goes with --{other}")
+    if platforms := _platforms(arguments):
         from jaxmlir.support.options import check_platforms
 
         check_platforms(platforms)
-    if output != "to-stablehlo" and "platforms" in arguments.values:
-        raise UsageError("--platforms goes with --to-stablehlo")
-    for name in ("passes", "no-source-info"):
-        if output != "to-html" and name in arguments.values:
-            raise UsageError(f"--{name} goes with --to-html")
-    if "import-python" in arguments.values:
-        if output == "describe":
-            raise UsageError("--describe and --import-python exclude each other")
-        if arguments.on("stablehlo-to-jaxpr"):
-            raise UsageError("--stablehlo-to-jaxpr and --import-python exclude each other")
+    if "import-python" in given:
         if arguments.positional:
             raise command_line.surplus(arguments, "--import-python takes no input file")
-        return
-    for name in ("args", "kwargs"):
-        if name in arguments.values:
-            raise UsageError(f"--{name} goes with --import-python")
-    if output is None and not arguments.on("stablehlo-to-jaxpr"):
+    elif given.isdisjoint((*_OUTPUTS, "stablehlo-to-jaxpr")):
         others = ", ".join(f"--{name}" for name in ("stablehlo-to-jaxpr", *_OUTPUTS[:-1]))
         raise UsageError(f"nothing to do: give --import-python, {others} or --{_OUTPUTS[-1]}")
 
 
 def _describe(path: str) -> bytes:
-    from jaxmlir import artifact
+    from jaxmlir.artifact import description
     from jaxmlir.cli.module_io import is_artifact, read_module
 
     data = command_line.read_bytes(path)
@@ -199,9 +199,9 @@ def _describe(path: str) -> bytes:
     if not data.strip():
         raise UsageError(f"{name} is empty: what wrote it was interrupted, or has yet to")
     if is_artifact(data):
-        return f"{artifact.describe(memoryview(data), name)}\n".encode()
+        return f"{description.describe(memoryview(data), name)}\n".encode()
     module = read_module(path, data)[0]
-    return f"{artifact.describe_module(module, len(data), name)}\n".encode()
+    return f"{description.describe_module(module, len(data), name)}\n".encode()
 
 
 def _output(program: Program, arguments: CommandLine) -> bytes:
@@ -233,7 +233,7 @@ def _output(program: Program, arguments: CommandLine) -> bytes:
 
 
 def _platforms(arguments: CommandLine) -> list[str]:
-    """What ``--platforms`` lists; nothing is JAX's default."""
+    """The platforms that ``--platforms`` lists; an empty list means JAX's default."""
     text = arguments.get("platforms") or ""
     return [name.strip() for name in text.split(",")] if text.strip() else []
 

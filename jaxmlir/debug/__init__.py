@@ -1,7 +1,7 @@
 """Finding out what a program does, on its ops and in the user's terms.
 
-The first three evaluate the program op by op (:mod:`jaxmlir.interpret.interpreter`), and its
-backward passes::
+The first three evaluate a program, or a derivative of it, op by op
+(:mod:`jaxmlir.interpret.interpreter`)::
 
     debug.find_nan(program, *args)            the op that makes the first NaN or Inf
     debug.diff(first, second, *args)          the op at which two programs, platforms or dtypes part

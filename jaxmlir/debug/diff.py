@@ -1,4 +1,4 @@
-"""``diff``: the first op at which two evaluations part."""
+"""``diff``: the first op at which two evaluations differ."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _ULPS = 16
 
 @dataclass(frozen=True)
 class Difference:
-    """The place where two evaluations part, and by how much."""
+    """The place at which two evaluations diverge, and by how much."""
 
     place: Place | None
-    """The op, in the second program; ``None`` where only the programs' results differ."""
+    """The op, in the second program; ``None`` if only the programs' results differ."""
     result: int
     """Which of the op's results."""
     index: tuple[int, ...]
@@ -42,7 +42,7 @@ class Difference:
     relative: float
     """The largest absolute and relative differences of the result."""
     operands: tuple[float, ...]
-    """The largest relative difference of each operand: what the op was given already."""
+    """The largest relative difference of each operand: how far the op's inputs differed already."""
     ranges: tuple[Range, Range]
 
     def __str__(self) -> str:
@@ -73,23 +73,23 @@ def diff(
 ) -> Difference | None:
     """The first op at which two evaluations give different numbers; ``None`` if none does.
 
-    The programs may be the same one (on two devices, in two precisions), or two, such as before and
-    after a pass: their ops are matched by name, the user's line, and the iterations of the loops
-    around them; ops that only one of them has are passed over.  All values of the first evaluation
-    are kept meanwhile.
+    The programs may be the same one (on two devices, in two precisions), or different ones, such as
+    before and after a pass. Their ops are matched by name, the user's line, and the iterations of
+    the loops around them; ops that only one of them has are skipped. All values of the first
+    evaluation are kept meanwhile.
 
     Args:
       args, kwargs: for both; floating-point arguments are converted to what each program takes.
-      rtol: the difference to accept relative to the largest element, by default 16 units in
-        the last place of the coarser of the two types.  Integers and random keys must be equal.
-      atol: the absolute difference to accept.
+      rtol: the accepted difference relative to the largest element, by default 16 units in the last
+        place of the coarser of the two types. Integers and random keys must be equal.
+      atol: the accepted absolute difference.
       devices: where each evaluation runs, such as ``jax.devices("cpu")[0]``.
-      dtypes: the floating-point type that each evaluation rounds every value to, such as
-        ``(None, "bfloat16")``: the op at which a coarser type begins to matter.
+      dtypes: the floating-point type that each evaluation rounds every value to.
+        ``(None, "bfloat16")`` finds the op at which a coarser type begins to matter.
 
     Raises:
-      ArgumentError: there is no program, the arguments do not fit it, or an option is of the wrong
-        kind; no op differs, and the results are of other shapes.
+      ArgumentError: a program is missing, the arguments do not fit it, or an option is of the wrong
+        kind; or no op differs, and the results have different shapes.
       EvaluationError: an op cannot be evaluated; names it and the user's line.
     """
     for program in (first, second):
@@ -139,7 +139,7 @@ def _finfo(dtype: Any) -> Any:
 def _evaluate(
     program: Program, args: Any, kwargs: Any, hook: Hook, device: Any, dtype: Any
 ) -> list[Any]:
-    """The flat results of one side."""
+    """The flat results of one of the programs."""
     leaves = check_tree(program, args, kwargs)
     if any(map(is_symbolic, program.in_avals)):
         program = program.specialize(*args, **kwargs)
@@ -201,7 +201,7 @@ def _key(step: Step) -> _Key:
 
 
 class _ValueRecorder(Hook):
-    """Keeps what every op of the first evaluation takes and gives."""
+    """Records the operands and results of every op of the first evaluation."""
 
     def __init__(self) -> None:
         self.steps: dict[_Key, list[tuple[list[Any], list[Any]]]] = defaultdict(list)
@@ -218,10 +218,10 @@ class _DivergenceFound(Exception):
 
 
 class _Comparison(Hook):
-    """Compares every op of the second evaluation with its partner of the first.
+    """Compares every op of the second evaluation with its counterpart in the first.
 
-    Where several ops have one name and line, they are partners in their order; but if a pass has
-    merged or added some, any of them will do.
+    Several ops with the same name and line are matched in order. A pass may have merged or added
+    some, so agreement with any of them is enough.
     """
 
     def __init__(self, steps: dict[_Key, list[Any]], rtol: float | None, atol: float):
@@ -277,12 +277,12 @@ def _distance(a: Any, b: Any) -> tuple[float, float, tuple[int, ...]]:
     are_exact = not is_inexact(x) and not is_inexact(y)
     same = x == y if are_exact else _wide(x) == _wide(y)
     x, y = _wide(x), _wide(y)
-    # Integers that differ may be one number in float64.
+    # Different integers may be equal in float64.
     least = np.where(same | np.isnan(x) | np.isnan(y), 0.0, np.finfo(np.float64).tiny)
     with np.errstate(all="ignore"):
         distance = np.maximum(np.abs(x - y), least)
         distance = np.where(same | (np.isnan(x) & np.isnan(y)), 0.0, distance)
-        # One is no number and the other is: infinitely far.
+        # One is NaN and the other is not: infinitely far.
         distance = np.where(np.isnan(distance), np.inf, distance)
         relative = np.where(distance == 0, 0.0, distance / np.maximum(np.abs(x), np.abs(y)))
     index = tuple(map(int, np.unravel_index(np.argmax(distance), distance.shape)))
@@ -298,7 +298,7 @@ def _agree(a: Any, b: Any, rtol: float | None, atol: float) -> bool:
     if rtol is None:
         eps = (float(jax.numpy.finfo(dtype).eps) for dtype in (x.dtype, y.dtype))
         rtol = _ULPS * max(eps)
-    # Relative to the whole array: an element near zero is the small difference of larger ones.
+    # Relative to the whole array: an element near zero may be a small difference of larger ones.
     scale = [float(np.abs(v[np.isfinite(v)]).max(initial=0)) for v in map(_wide, (x, y))]
     absolute, _, _ = _distance(a, b)
     return absolute <= atol + rtol * max(scale)

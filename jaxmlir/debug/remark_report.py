@@ -1,8 +1,8 @@
-"""What passes say they did, kind by kind, the costliest first.
+"""Ranks the remarks of passes, kind by kind, the costliest first.
 
-A pipeline makes hundreds of remarks, most of them that a duplicate was removed.  Those of one pass
-that differ in names and numbers only are one *kind*.  Kinds are ranked by the estimated time of the
-ops that they are about, by the table of the program's target, times how often these run.
+A pipeline makes hundreds of remarks, most of which say that a duplicate was removed. Remarks of one
+pass that differ only in names and numbers are one *kind*. Kinds are ranked by the estimated time of
+the ops that they are about, from the table of the program's target, times how often these ops run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jaxmlir.optimize.compile_time import runs_of
 from jaxmlir.optimize.memory.price import Prices, size_of
 
 FEW = 3
-"""A kind of so many remarks is listed in full; of others the costliest remark stands for all."""
+"""Kinds of up to this many remarks are listed in full, others by their costliest remark."""
 
 # What differs between remarks of one kind: names, types, numbers.
 _VARYING = re.compile(r"'[^']*'|@[\w.]+|!?tensor<[^>]*>|\[[^\]]*\]|\d+(?:\.\d+)?")
@@ -46,7 +46,7 @@ class RemarkReport:
         self._kinds: dict[tuple[str, str], _RemarkGroup] = {}
 
     def about(self, program: Module) -> None:
-        """Takes the remarks to come to be about ops of a program as it is now."""
+        """States that the next remarks are about ops of this program in its present form."""
         self._prices, self._runs = Prices(program), runs_of(program)
 
     def clear(self) -> None:
@@ -57,7 +57,7 @@ class RemarkReport:
         """Keeps a remark.
 
         Args:
-          op: what it is about, as it is before it is changed.
+          op: the op that the remark is about, before it is changed.
         """
         nanoseconds = 0.0 if op is None else self._price(op)
         pass_name, _, message = remark.message.partition("] ")
@@ -69,9 +69,9 @@ class RemarkReport:
         return sum(len(kind.remarks) for kind in self._kinds.values())
 
     def ranked(self) -> Iterator[Diagnostic]:
-        """The remarks, of large kinds one each, those about the costliest ops first."""
+        """The remarks, those about the costliest ops first; a large kind has one remark only."""
         for kind in sorted(self._kinds.values(), key=lambda kind: -kind.nanoseconds):
-            # Those of equal price in the order in which they were made.
+            # Remarks of equal price stay in the order in which they were made.
             ordered = sorted(kind.remarks, key=lambda pair: -pair[0])
             if len(ordered) <= FEW:
                 yield from (remark for _, remark in ordered)
@@ -84,8 +84,8 @@ class RemarkReport:
         return "\n".join(map(str, self.ranked()))
 
     def _price(self, op: Any) -> float:
-        """The estimated time of an op in a run of the program, in nanoseconds; where that is not
-        known, the bytes that it reads and writes."""
+        """The estimated time of an op in a run of the program, in nanoseconds; if it is not known,
+        the bytes that the op reads and writes."""
         op = op.operation
         if not op.name.startswith("jaxpr.") or op.parent is None:
             return 0.0

@@ -1,4 +1,4 @@
-"""Looking at one op at a time: the first NaN, a debugger, and what reports say of values."""
+"""Looks at one op at a time: finds the first NaN, stops in a debugger, describes values."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def host(value: Any) -> np.ndarray | None:
-    """A value as a numpy array; ``None`` where it has no numbers to look at (a key, a reference).
+    """A value as a numpy array; ``None`` if it has no numbers to look at (a key, a reference).
 
-    Of a value inside a ``shard_map``, the parts of all devices along a new first axis.
+    For a value inside a ``shard_map``, the parts of all devices along a new first axis.
     """
     if isinstance(value, core.Tracer):
         value = getattr(value, "val", None)
@@ -33,7 +33,7 @@ def host(value: Any) -> np.ndarray | None:
 
 
 def comparable(value: Any) -> np.ndarray | None:
-    """A value as a numpy array, and random keys as their data; ``None`` where there is none."""
+    """A value as a numpy array, or the data of random keys; ``None`` if there is neither."""
     dtype = getattr(value, "dtype", None)
     if dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
         value = value.val if isinstance(value, core.Tracer) else value
@@ -42,10 +42,10 @@ def comparable(value: Any) -> np.ndarray | None:
 
 
 def check(program: Any, args: Any, kwargs: Any) -> None:
-    """Sees to it that there is a program, and that there are numbers to look at.
+    """Checks that there is a program, and that the arguments have numbers to look at.
 
     Raises:
-      ArgumentError: it is a function, or the arguments are values that JAX is tracing.
+      ArgumentError: the program is a function, or the arguments are values that JAX is tracing.
     """
     check_program(program)
     for value in jax.tree.leaves((args, kwargs)):
@@ -68,13 +68,13 @@ class Range:
     """The array's type: ``f32[3,4]``."""
     size: int
     minimum: float
-    """The least real part of the finite elements; NaN where none is finite."""
+    """The smallest real part of the finite elements; NaN if none is finite."""
     maximum: float
     nans: int
     infs: int
     zeros: int
     first_nonfinite: tuple[int, ...] | None
-    """The index of the first element that is no finite number."""
+    """The index of the first element that is not finite."""
 
     @classmethod
     def of(cls, value: Any) -> Range:
@@ -122,7 +122,7 @@ class Place:
     source: str
     """The user's source line."""
     stack: tuple[str, ...]
-    """The functions that were being evaluated, with their loops' iterations, outermost first."""
+    """The functions being evaluated, with the iterations of their loops, outermost first."""
     iterations: tuple[int, ...]
     """The iterations of the loops around the op, outermost first, from 0."""
 
@@ -143,7 +143,7 @@ class Place:
 
 @dataclass(frozen=True)
 class NonFinite:
-    """An op that makes a number that is not finite of operands that have none of that kind."""
+    """An op with a NaN or Inf in a result that is not in any of its operands."""
 
     kind: str
     """``"NaN"`` or ``"Inf"``."""
@@ -184,16 +184,16 @@ class _Watch(Hook):
 def find_nan(program: Program, *args: Any, inf: bool = True, **kwargs: Any) -> NonFinite | None:
     """Evaluates a program until an op makes a NaN or Inf; ``None`` if none does.
 
-    An op makes one if a result has a NaN (an Inf) and no operand has: passing on a given ``-inf``,
-    as a masked softmax does, is not making it.  Derivatives are programs too:
+    An op makes one if a result has a NaN (an Inf) and no operand has. Passing on a given ``-inf``,
+    as a masked softmax does, does not count. Derivatives are programs, too:
     ``find_nan(program.grad(), x)``.
 
     Args:
       inf: look for Infs as well as NaNs.
 
     Returns:
-      The op with the user's source line, its operands' ranges, and the iterations of the loops that
-      it is in; ``print`` it.
+      The op with the user's source line, its operands' ranges, and the iterations of the loops
+      around it; ``print`` it.
 
     Raises:
       ArgumentError: it is no program, or the arguments do not fit it.
@@ -216,15 +216,15 @@ def breakpoint_at(
 ) -> Hook:
     """A hook for ``program.eval`` that stops in the debugger where all conditions hold.
 
-    In the debugger, ``operands``, ``results``, ``step`` and ``stack`` are at hand; assigning to an
-    element of ``operands`` before the op, or of ``results`` after it, changes what evaluation goes
-    on with.  The debugger is the one of Python's ``breakpoint()``.
+    In the debugger, ``operands``, ``results``, ``step`` and ``stack`` are local variables.
+    Assigning to an element of ``operands`` before the op, or of ``results`` after it, changes the
+    value with which evaluation continues. The debugger is the one of Python's ``breakpoint()``.
 
     Args:
       op: the op's name, ``"exp"`` or ``"jaxpr.exp"``.
-      line: the user's line, ``12`` or ``"model.py:12"``, anywhere among the frames of the op.
-      when: asked of each step, e.g. ``lambda step: step.iterations == (317,)``.
-      after: stop behind the op, where its results are known; by default before it.
+      line: the user's line, ``12`` or ``"model.py:12"``, in any of the op's frames.
+      when: called with each step, e.g. ``lambda step: step.iterations == (317,)``.
+      after: stop after the op, when its results are known; by default before it.
 
     Raises:
       ArgumentError: a condition is of the wrong kind.
@@ -254,7 +254,7 @@ class _Breakpoint(Hook):
         self.is_after = after
 
     def holds(self, step: Step) -> bool:
-        """Whether to stop; the dearest question is asked last."""
+        """Whether to stop; the most expensive condition is checked last."""
         if self.op is not None and step.name != self.op:
             return False
         if self.line and not any(
@@ -264,7 +264,7 @@ class _Breakpoint(Hook):
         return self.when is None or self.when(step)
 
     def _names(self, file: str) -> bool:
-        """Whether a file is the one meant: ``model.py`` is not ``other_model.py``."""
+        """Whether a file is the one asked for: ``model.py`` is not ``other_model.py``."""
         return not self.file or f"/{file}".endswith(f"/{self.file.lstrip('/')}")
 
     def before(self, step: Step) -> None:
@@ -277,7 +277,7 @@ class _Breakpoint(Hook):
 
 
 def _stop(step: Step) -> None:
-    """Stops in the debugger: everything of interest is a local name."""
+    """Stops in the debugger, with everything of interest in local variables."""
     operands: list[Any] = step.operands
     results: list[Any] | None = step.results
     stack = step.stack
@@ -289,4 +289,4 @@ def _stop(step: Step) -> None:
         for i, value in enumerate(values):
             print(f"  {what}[{i}]: {Range.of(value)}")
     breakpoint()
-    del stack  # The debugger stands at the line after the call, which has to be one of here.
+    del stack  # The debugger stops at the line after the call, which has to be in this function.

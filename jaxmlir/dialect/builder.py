@@ -1,4 +1,4 @@
-"""Helpers of transformations: walking a function, building a new one beside it."""
+"""Helpers for transformations, to walk a function and to build a new one beside it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.types import aval_of, is_key, shape_of, type_of, with_shape
 from jaxmlir.errors import Diagnostic, PassError
+from jaxmlir.support import graphs
 
 
 def attribute(op: Any, name: str, default: Any = None) -> Any:
@@ -27,9 +28,14 @@ def attribute(op: Any, name: str, default: Any = None) -> Any:
     return codec.decode(attributes[name]) if name in attributes else default
 
 
+def symbols_in(op: Any, name: str) -> tuple[str, ...]:
+    """The symbols that an attribute of an op refers to; none where it is absent."""
+    return symbol_uses(op.attributes[name]) if name in op.attributes else ()
+
+
 def overwrites(op: Any) -> bool:
-    """Whether a ``jaxpr.scatter`` writes what it is given: that of ``x.at[i].apply(f)`` puts ``f``
-    of what is there."""
+    """Whether a ``jaxpr.scatter`` writes its updates as they are; that of ``x.at[i].apply(f)``
+    writes ``f`` of the current elements instead."""
     return "update_jaxpr" not in op.attributes
 
 
@@ -47,7 +53,7 @@ def window_sizes(numbers: Any, update: Sequence[int]) -> list[int]:
 
 
 def gather_of(numbers: Any) -> lax.GatherDimensionNumbers:
-    """The dimension numbers of the gather of what a scatter of some numbers writes."""
+    """The dimension numbers of the gather that reads what a scatter with ``numbers`` writes."""
     return lax.GatherDimensionNumbers(
         offset_dims=numbers.update_window_dims,
         collapsed_slice_dims=numbers.inserted_window_dims,
@@ -70,24 +76,24 @@ def returned(function: func.FuncOp) -> list[ir.Value]:
 
 
 def write_return(values: Sequence[ir.Value]) -> None:
-    """Writes the end of a function; the binding's own class takes four times as long."""
+    """Writes a function's return; the class of the bindings takes four times as long."""
     ir.Operation.create("func.return", [], list(values), loc=ir.Location.unknown())
 
 
 def _return_of(block: ir.Block) -> ir.Operation:
-    """The op at the end of a block: to index its list of ops is to walk through it."""
+    """The return at the end of a block; indexing the list of ops would walk through it."""
     return ir.InsertionPoint.at_block_terminator(block).ref_operation
 
 
 def set_results(function: func.FuncOp, results: Sequence[ir.Value]) -> None:
-    """Makes a function return other values of its body."""
+    """Makes a function return other values of its body, and updates its type."""
     set_return(function, results)
     types = [v.type for v in body_of(function).arguments], [v.type for v in results]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
 
 
 def set_return(function: func.FuncOp, results: Sequence[ir.Value]) -> None:
-    """Makes a function whose type is still to be set return other values of its body."""
+    """Makes a function return other values of its body; the caller has to update its type."""
     block = body_of(function)
     end = _return_of(block)
     if list(end.operands) != list(results):
@@ -97,30 +103,36 @@ def set_return(function: func.FuncOp, results: Sequence[ir.Value]) -> None:
 
 
 def copy(op: Any, name: str, operands: Sequence[ir.Value]) -> list[ir.Value]:
-    """The op again, on other operands; its results."""
+    """Copies an op with other operands at the current insertion point; returns the results."""
     types, attributes = list(op.results.types), dict(op.attributes.items())
     new = ir.Operation.create(name, types, list(operands), attributes, loc=op.location)
     return list(new.results)
 
 
 def put_instead(op: Any, values: Sequence[ir.Value]) -> None:
-    """Uses values instead of an op's results, and removes the op."""
+    """Replaces an op's results by values, and erases the op."""
     for old, new in zip(op.results, values, strict=True):
         old.replace_all_uses_with(new)
     op.operation.erase()
 
 
-def rename_call(op: Any, name: str, own: Mapping[str, ir.Attribute] = {}) -> None:
+def rename_call(
+    op: Any,
+    name: str,
+    own: Mapping[str, ir.Attribute] = {},
+    operands: Sequence[ir.Value] | None = None,
+) -> None:
     """Makes an op one of another name that calls a function.
 
     Args:
       own: the attributes that it has and the op has not.
+      operands: by default those of the op.
     """
     shared = ("call_jaxpr", "jaxpr.effects", "jaxpr.ctx")
     attributes = {key: op.attributes[key] for key in shared if key in op.attributes} | dict(own)
-    types, operands = list(op.results.types), list(op.operands)
+    types, values = list(op.results.types), list(op.operands if operands is None else operands)
     with ir.InsertionPoint(op):
-        renamed = ir.Operation.create(name, types, operands, attributes, loc=op.location)
+        renamed = ir.Operation.create(name, types, values, attributes, loc=op.location)
     put_instead(op, renamed.results)
 
 
@@ -132,33 +144,33 @@ def symbol_ref(symbol: str) -> ir.Attribute:
 def create(
     name: str, types: Sequence[ir.Type], args: Sequence[ir.Value], attributes: dict[str, Any]
 ) -> list[ir.Value]:
-    """Writes an op at the current insertion point; its results."""
+    """Writes an op at the current insertion point; returns its results."""
     return list(ir.Operation.create(name, list(types), list(args), attributes).results)
 
 
 def build(name: str, operands: Sequence[ir.Value], type_: ir.Type, **attributes: Any) -> ir.Value:
-    """A ``jaxpr.<name>`` of one result, given its attributes as Python values."""
+    """Writes a ``jaxpr.<name>`` with one result, given its attributes as Python values."""
     encoded = {key: codec.encode(value) for key, value in attributes.items()}
     return ir.Operation.create(f"jaxpr.{name}", [type_], list(operands), encoded).result
 
 
 def reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
-    """An array in another shape; the same value if it has that."""
+    """The array in another shape, or itself if it already has that shape."""
     if shape_of(value) == tuple(shape):
         return value
     return build("reshape", [value], with_shape(value.type, shape), new_sizes=tuple(shape))
 
 
 def inline(function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
-    """Copies a function's body in at the current insertion point; its results.
+    """Copies a function's body to the current insertion point; returns its results.
 
-    The ops are located in the call: at the current location.
+    The ops get the current location, that of the call, as their call site.
     """
     return list(jax_mlir_ext.inlined_func_call(function.operation, list(args)))
 
 
 def take_in(function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
-    """Copies a function's body in as a part of a larger one: ops keep their locations."""
+    """Copies a function's body in as part of a larger one; the ops keep their locations."""
     nowhere = ir.Location.unknown()
     return list(jax_mlir_ext.inlined_func_call(function.operation, list(args), nowhere))
 
@@ -177,9 +189,9 @@ def is_used(value: ir.Value) -> bool:
 
 
 def erase(op: Any) -> None:
-    """Takes an op out.
+    """Erases an op.
 
-    MLIR's bindings take out what is used as well; who then reads the operand reads freed memory.
+    MLIR's bindings would erase an op with uses, too; reading such an operand reads freed memory.
 
     Raises:
       PassError: an op uses a result.
@@ -195,12 +207,12 @@ def erase(op: Any) -> None:
 
 
 def filled(type_: ir.Type, value: float) -> ir.Value:
-    """A tensor of a type with every element ``value``; random keys have it in every word."""
+    """A tensor whose elements are all ``value``; random keys have it in each of their words."""
     keys = _key_data(type_)
     if keys is not None:
         name, type_of_words, attributes = keys
         return ir.Operation.create(name, [type_], [filled(type_of_words, value)], attributes).result
-    # Not floats: what is equal to 0.0 may be -0.0.
+    # Floats are not cached: 0.0 and -0.0 are equal as keys.
     how = _filled if type(value) is int else _filled.__wrapped__
     scalar, value_attr, spread = how(type_, value)
     constant = ir.Operation.create("jaxpr.constant", [scalar], [], {"value": value_attr}).result
@@ -211,7 +223,7 @@ def filled(type_: ir.Type, value: float) -> ir.Value:
 
 @functools.cache
 def _filled(type_: ir.Type, value: float) -> tuple[ir.Type, ir.Attribute, dict[str, ir.Attribute]]:
-    """The type and the value of a constant, and the attributes of the op that spreads it out."""
+    """The type and value of a scalar constant, and the attributes of the op that broadcasts it."""
     aval = aval_of(type_)
     if aval.dtype == dtypes.float0 and core.is_constant_shape(aval.shape):
         return type_, dense(np.zeros(aval.shape, dtypes.float0)), {}
@@ -224,8 +236,8 @@ def _filled(type_: ir.Type, value: float) -> tuple[ir.Type, ir.Attribute, dict[s
 
 @functools.cache
 def _key_data(type_: ir.Type) -> tuple[str, ir.Type, dict[str, ir.Attribute]] | None:
-    """The op that makes typed random keys of their words, the type of these, and its attributes;
-    ``None`` of a type of other values."""
+    """The op that makes typed random keys from their words, the type of the words, and the op's
+    attributes; ``None`` for a type of other values."""
     aval = aval_of(type_)
     if not is_key(aval):
         return None
@@ -234,21 +246,21 @@ def _key_data(type_: ir.Type) -> tuple[str, ir.Type, dict[str, ir.Attribute]] | 
 
 
 def zeros(type_: ir.Type) -> ir.Value:
-    """A tensor of zeros; of random keys, those whose words are zeros."""
+    """A tensor of zeros; for random keys, those whose words are zeros."""
     return filled(type_, 0)
 
 
 def instantiated(values: Iterable[ir.Value | None], types: Iterable[ir.Type]) -> list[ir.Value]:
-    """The values, with zeros of these types for those that are ``None``."""
+    """The values, with zeros of the given types in place of ``None``."""
     return [zeros(t) if v is None else v for v, t in zip(values, types, strict=True)]
 
 
 SPREAD = frozenset({"jaxpr.broadcast_in_dim", "jaxpr.convert_element_type", "jaxpr.iota"})
-"""Ops that cost nothing, so that their result is a constant if their operands are."""
+"""Ops that cost nothing: their result counts as a constant if their operands do."""
 
 
 def converted(value: ir.Value, type_: ir.Type) -> ir.Value:
-    """The value with another element type, or weakly typed or not, at the insertion point."""
+    """The value converted to another element type or weak type, at the insertion point."""
     if value.type == type_:
         return value
     name = "jaxpr.convert_element_type"
@@ -256,7 +268,7 @@ def converted(value: ir.Value, type_: ir.Type) -> ir.Value:
 
 
 def conversion(type_: ir.Type) -> dict[str, ir.Attribute]:
-    """The attributes of an op that converts to a type."""
+    """The attributes of a ``convert_element_type`` to a type."""
     aval = aval_of(type_)
     attributes = {"new_dtype": codec.encode(aval.dtype)}
     if aval.weak_type:
@@ -265,7 +277,7 @@ def conversion(type_: ir.Type) -> dict[str, ir.Attribute]:
 
 
 def is_constant(value: ir.Value) -> bool:
-    """Whether a value is a constant, or one spread out: cheaper to write again than to keep."""
+    """Whether a value is a constant or a broadcast one, and so cheaper to rewrite than to keep."""
     op = value.owner
     if isinstance(op, ir.Block):
         return False
@@ -274,7 +286,7 @@ def is_constant(value: ir.Value) -> bool:
 
 
 def clone(value: ir.Value) -> ir.Value:
-    """The constant again, at the current insertion point."""
+    """A copy of a constant, for which :func:`is_constant` holds, at the current insertion point."""
     op = value.owner
     name = op.name if isinstance(op, ir.Operation) else op.operation.name
     (result,) = copy(op, name, [clone(v) for v in op.operands])
@@ -287,7 +299,7 @@ def set_attribute(function: func.FuncOp, name: str, value: Any) -> None:
 
 
 class SymbolUses(dict[str, tuple[str, ...]]):
-    """The symbols that each function of a program refers to, read when first asked for."""
+    """The symbols that each function of a program refers to, read on first use."""
 
     def __init__(self, program: Module):
         super().__init__()
@@ -300,12 +312,12 @@ class SymbolUses(dict[str, tuple[str, ...]]):
 
 
 def make_public(program: Module, symbol: str, uses: SymbolUses, private: Collection[str]) -> None:
-    """Makes ``@symbol`` the function that a call of the program runs, and drops what it does not
-    reach.
+    """Makes ``@symbol`` the function that a call of the program runs, and drops functions that it
+    does not reach.
 
     Args:
-      uses: what the functions refer to.
-      private: functions that are known to be so.
+      uses: the symbols that the functions refer to.
+      private: functions that are known to be private.
     """
     functions, remaining = program.functions, {}
     reached = reachable(functions, symbol, uses=uses)
@@ -323,8 +335,8 @@ def make_public(program: Module, symbol: str, uses: SymbolUses, private: Collect
 def put_in_order(
     functions: Mapping[str, func.FuncOp], symbol: str, uses: SymbolUses | None = None
 ) -> dict[str, func.FuncOp]:
-    """Moves a function before those that it reaches, and these into the order in which it reaches
-    them: their order does not tell how they were made."""
+    """Moves a function and those that it reaches into the order in which it reaches them, so that
+    the order does not depend on how they were made."""
     ordered = {name: functions[name] for name in reachable(functions, symbol, uses=uses)}
     for first, second in itertools.pairwise(ordered.values()):
         second.operation.move_after(first.operation)
@@ -337,26 +349,19 @@ def reachable(
     custom_rules: bool = True,
     uses: SymbolUses | None = None,
 ) -> KeysView[str]:
-    """The functions that some reach, directly or not, in the order in which they are met;
-    themselves included.
+    """The functions that the given ones reach, directly or not, and these themselves, in the order
+    in which they are reached.
 
     Args:
-      custom_rules: also as a custom derivative rule, which a run does not call.
-      uses: what they refer to, for who asks more than once.
+      custom_rules: follow custom derivative rules, which a run does not call, as well.
+      uses: the symbols that functions refer to, for callers that ask more than once.
     """
-    reached: dict[str, None] = {}
-    pending = [*reversed(symbols)]
-    while pending:
-        name = pending.pop()
-        if name in reached or name not in functions:
-            continue
-        reached[name] = None
-        if uses is None:
-            referred = list(references(functions[name], custom_rules=custom_rules))
-        else:
-            referred = uses[name]
-        pending.extend(reversed(referred))
-    return reached.keys()
+
+    def below(name: str) -> Iterable[str]:
+        referred = references(functions[name], custom_rules=custom_rules)
+        return filter(functions.__contains__, referred if uses is None else uses[name])
+
+    return graphs.reached(filter(functions.__contains__, symbols), below)
 
 
 def reached_ops(
@@ -379,20 +384,20 @@ def only_user(value: ir.Value) -> ir.Operation | None:
     """The op with the only use of a value; ``None`` if there is none, or another use."""
     uses = value.uses
     first = next(uses, None)
-    # No more are looked at than tell: a value may have as many as there are ops.
+    # Reads at most two uses, as a value may have very many.
     return None if first is None or next(uses, None) is not None else first.owner
 
 
 def trip_count(length: Any) -> int | None:
-    """How often a scan of a length runs its body; ``None`` if that is a symbolic size."""
+    """How often a scan of this length runs its body; ``None`` for a symbolic length."""
     return length if isinstance(length, int) else None
 
 
 def symbols_of(op: Any, *, custom_rules: bool = True) -> Iterator[str]:
-    """The symbols that an op refers to, and those in its regions.
+    """The symbols that an op, or an op in its regions, refers to.
 
     Args:
-      custom_rules: also as a custom derivative rule.
+      custom_rules: include custom derivative rules.
     """
     for holder in (op, *inner_ops(op)):
         for name, attr in holder.attributes.items():
@@ -401,7 +406,7 @@ def symbols_of(op: Any, *, custom_rules: bool = True) -> Iterator[str]:
 
 
 def references(function: func.FuncOp, *, custom_rules: bool = True) -> Iterator[str]:
-    """The symbols that a function's ops refer to, as often as they do."""
+    """The symbols that a function's ops refer to, with repetitions."""
     for op in body_of(function).operations:
         if may_have_functions(op.name if type(op) is ir.OpView else op.operation.name):
             yield from symbols_of(op, custom_rules=custom_rules)

@@ -1,7 +1,7 @@
-"""MLIR bytecode that somebody else wrote, portable artifacts of StableHLO included.
+"""MLIR bytecode from others, including portable artifacts of StableHLO.
 
-MLIR's bytecode reader aborts the process on corrupted input.  So bytecode is read in a child
-process that prints it as text, and what dies is the child.
+MLIR's bytecode reader aborts the process on corrupted input.  So a child process reads the bytecode
+and prints it as text; an abort only ends the child.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ module.operation.print(file=sys.stdout.buffer, binary=True, enable_debug_info=Tr
 
 
 def is_bytecode(data: bytes) -> bool:
-    """Whether bytes are MLIR bytecode, by how they begin."""
+    """Whether bytes start like MLIR bytecode."""
     return data.startswith(MAGIC)
 
 
 def read(data: bytes) -> ir.Module:
-    """The module of bytecode, or of a portable artifact, that is known to be sound.
+    """The module in bytecode, or in a portable artifact, that is known to be sound.
 
     Raises:
-      ParseError: it is no module.
+      ParseError: the bytes are not a module.
     """
-    # The producer of an artifact is the version of StableHLO that it is for.
+    # A portable artifact names, as its producer, the StableHLO version that it targets.
     if data[5:].lstrip().startswith(b"StableHLO_v"):
         try:
             with context() as here:
@@ -55,7 +55,7 @@ def bytecode_to_text(data: bytes) -> str:
     """The module in generic form with locations, read by a child process.
 
     Raises:
-      ParseError: the bytes are not a module; also where they made MLIR's reader abort.
+      ParseError: the bytes are not a module, or MLIR's reader aborted on them.
     """
     child = subprocess.run(
         [sys.executable, "-c", _READ_AND_PRINT], input=data, capture_output=True, check=False
@@ -88,7 +88,7 @@ def to_text(data: bytes) -> str:
 
 
 def hint_of_exported(data: bytes | memoryview) -> str:
-    """What to do about the bytes of a function that ``jax.export`` serialized; empty of others."""
+    """Advice on bytes of a function that ``jax.export`` serialized; empty for other bytes."""
     if b"StableHLO_v" not in bytes(data):
         return ""
     return "; what jax.export wrote is read by jaxmlir.from_exported(jax.export.deserialize(data))"

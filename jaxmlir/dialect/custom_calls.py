@@ -1,11 +1,11 @@
-"""Ops that reach beyond XLA, which a program that somebody else wrote may not do unasked.
+"""Ops that reach beyond XLA, which a program from somebody else needs permission for.
 
-XLA compiles arithmetic; whatever a program of other ops is, running it gives numbers.  These ops
-run code that is not in the program, with what the program says: a foreign function of this process,
-a kernel that reads and writes memory by itself, the compiler with options that may name files.
+XLA only computes: running a program of other ops yields numbers and does nothing else.  The ops
+here run code from outside the program, with arguments from the program: a foreign function of this
+process, a kernel that accesses memory by itself, or the compiler with options that may name files.
 
-``Program.custom_calls`` says what of this a loaded program may use: targets of ``jaxpr.ffi_call``
-by their name, the rest by the op's.  A program that was traced here may use everything.
+``Program.custom_calls`` says which of these a loaded program may use: a ``jaxpr.ffi_call`` is named
+by its target, other ops by their name.  A program that was traced here may use all of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from jaxmlir.dialect import locations
-from jaxmlir.dialect.ir import context, func, ir
+from jaxmlir.dialect.ir import context, dialect_ops, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.errors import Diagnostic, LoweringError
@@ -26,9 +26,9 @@ class CustomCall(NamedTuple):
     """An op that reaches beyond XLA.
 
     Attributes:
-      target: what has to be allowed for it.
-      op: its name.
-      place: file, line and column that it came from.
+      target: the name that has to be allowed.
+      op: the op's name.
+      place: file, line and column of the user's code.
     """
 
     target: str
@@ -37,16 +37,13 @@ class CustomCall(NamedTuple):
 
 
 def find(module: ir.Module) -> Iterator[CustomCall]:
-    """The ops of a module that reach beyond XLA."""
+    """The custom calls of a module, i.e. its ops that reach beyond XLA."""
     with context():
-        for function in module.body.operations:
-            if isinstance(function, func.FuncOp):
-                ops = function.entry_block.operations
-                yield from among((op, op.name) for op in ops if type(op) is ir.OpView)
+        yield from among((op, op.name) for op in dialect_ops(module))
 
 
 def among(ops: Iterable[tuple[ir.OpView, str]]) -> Iterator[CustomCall]:
-    """The ops among some, given with their names, that reach beyond XLA."""
+    """Custom calls among the given ops, which come with their names."""
     for op, name in ops:
         if name == "jaxpr.jit" or name in OPS:
             yield from _of_op(op, name)
@@ -64,10 +61,10 @@ def _of_op(op: ir.OpView, name: str) -> Iterator[CustomCall]:
 
 
 def check(program: Module) -> None:
-    """Checks that a program reaches beyond XLA only as it may.
+    """Checks that a program makes only the custom calls that it may make.
 
     Raises:
-      LoweringError: names each op, its target and the user's line.
+      LoweringError: names each refused op, its target and the user's line.
     """
     allowed = program.custom_calls
     if allowed is None:

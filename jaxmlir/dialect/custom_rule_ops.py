@@ -1,9 +1,8 @@
 """Custom derivative rules: Python thunks in a jaxpr, functions in the dialect.
 
-This module is about the ops that have rules, and the attributes that name these.  How the rules of
-an equation are traced, :mod:`jaxmlir.bridge.custom_rules.tracing` knows, which is loaded when some
-are; when they
-are, :mod:`jaxmlir.bridge.custom_rules.pending`.
+This module describes the ops that have rules and the attributes that name the rules.
+:mod:`jaxmlir.bridge.custom_rules.tracing` traces the rules of an equation; it is only loaded when
+rules are traced, and :mod:`jaxmlir.bridge.custom_rules.pending` decides when.
 """
 
 from __future__ import annotations
@@ -13,23 +12,23 @@ from typing import Any, TypeVar
 
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir, symbol_uses
+from jaxmlir.dialect.ops import record_of
 
 T = TypeVar("T")
 
 PRIMITIVES = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_lin"})
-# Those of the other form, which :mod:`jaxmlir.bridge.custom_rules.hijax` reads.
+# The other form of these, which :mod:`jaxmlir.bridge.custom_rules.hijax` reads.
 HIGH_LEVEL = frozenset({"call_hi_primitive", "call_hi_primitive_linearized"})
 HIGH_LEVEL_OPS = frozenset(f"jaxpr.{name}" for name in HIGH_LEVEL)
 
 OPS = frozenset({"jaxpr.custom_jvp_call_jaxpr", "jaxpr.custom_vjp_call_jaxpr", "jaxpr.custom_lin"})
 # The attributes of these ops that name their rules.
 ATTRIBUTES = frozenset(
-    "jvp_jaxpr jvp_with_zeros fwd_jaxpr bwd_jaxpr vjp_with_zeros bwd bwd_with_zeros transposes "
-    "batches".split()
+    attr.name for name in OPS for attr in record_of(name).functions if attr.name != "call_jaxpr"
 )
 
 
-# On an op that lacks its rules, or whose rules can be asked for more: their number.
+# The number of an op's rules, while it lacks them or they can be traced for further zeros.
 MARK = "jaxpr.untraced"
 TRACED = ATTRIBUTES | {"jvp_error", "fwd_error", "bwd_error"}
 """The attributes of an op whose rules were traced, or could not be."""
@@ -47,7 +46,7 @@ def is_choosy(op: Any) -> bool:
 
 
 def stands_for_primitive(op: Any) -> bool:
-    """Whether a call of a function with a JVP rule has the other rules of a primitive, too."""
+    """Whether a call of a function with a JVP rule also has a primitive's other rules."""
     return "transposes" in op.attributes
 
 
@@ -60,7 +59,7 @@ def marked_ops(functions: Iterable[Any]) -> Iterator[Any]:
 
 
 def write(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
-    """The attributes of the op of a custom-derivative equation, but for its rules."""
+    """The attributes of a custom-derivative op, except those that name its rules."""
     params = eqn.params
     static = {name: params[name] for name in _STATIC if params.get(name)}
     if "in_zeros" in static:
@@ -68,7 +67,7 @@ def write(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
     return {name: codec.encode(value, importer) for name, value in static.items()}
 
 
-# Left out where they say nothing: 0, `False`, `()`.
+# Left out if they have their default: 0, `False`, `()`.
 _STATIC = ("call_jaxpr", "num_consts", "num_res", "in_zeros", "symbolic_zeros")
 
 
@@ -77,7 +76,7 @@ def fitting(zeros: Sequence[bool], rules: Iterable[tuple[T, Sequence[bool]]]) ->
 
     Args:
       zeros: which tangents are zero.
-      rules: each with the tangents that it takes for zero.
+      rules: each with a mask of the tangents that it takes for zero.
     """
     fit = [
         (sum(taken), rule)
@@ -106,8 +105,8 @@ def backward_rules(attributes: Mapping[str, ir.Attribute]) -> list[str]:
 
 
 def refused(rule: str, nonzeros: Sequence[bool], in_zeros: Sequence[bool]) -> str | None:
-    """The error of an operand with a tangent that a forward rule insists is zero; ``None`` where
-    none has one."""
+    """The error for the first operand with a tangent that a forward rule insists is zero; ``None``
+    if there is none."""
     for operand, (nonzero, zero) in enumerate(zip(nonzeros, in_zeros, strict=True)):
         if nonzero and zero:
             return (

@@ -1,7 +1,7 @@
 """Effects and equation contexts as attributes ``jaxpr.effects`` and ``jaxpr.ctx``.
 
-Both are absent where they say nothing: no effects, and the context an equation has when no
-configuration was set.  An effect on an operand carries the operand's index.
+Both are absent if they have their defaults: no effects, and the context of an equation when no
+configuration was set.  An effect on an operand contains the operand's index.
 """
 
 from __future__ import annotations
@@ -13,9 +13,6 @@ from jaxmlir._compat import core, default_eqn_context, effects, eqn_context_fiel
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import context, ir, is_foreign
 from jaxmlir.errors import ExportError
-
-_ctx_attrs: dict[Any, ir.Attribute | None] = {}
-_ctxs: dict[ir.Attribute, Any] = {}
 
 
 def encode(eqn: Any, writer: codec.Writer) -> ir.Attribute:
@@ -30,7 +27,7 @@ def encode(eqn: Any, writer: codec.Writer) -> ir.Attribute:
 
 
 def decode(attr: ir.Attribute, invars: list[Any]) -> Any:
-    """The effects of an exported equation with those operands."""
+    """The effects of an exported equation with these operands."""
     return core.resolve_input_effects({*listed(attr)}, invars)
 
 
@@ -38,7 +35,7 @@ def listed(attr: ir.Attribute) -> list[Any]:
     """The effects that an attribute lists.
 
     Raises:
-      ExportError: it is no list of effects.
+      ExportError: it is not a list of effects.
     """
     items = [codec.decode(item) for item in attr] if isinstance(attr, ir.ArrayAttr) else [None]
     if not all(isinstance(item, effects.Effect) for item in items):
@@ -46,60 +43,58 @@ def listed(attr: ir.Attribute) -> list[Any]:
     return items
 
 
+@functools.cache
 def encode_ctx(ctx: Any) -> ir.Attribute | None:
     """The fields in which an equation's context differs from the default one."""
-    try:
-        return _ctx_attrs[ctx]
-    except KeyError:
-        pass
     default = default_eqn_context()
     changed = {}
     for name in eqn_context_fields():
         value = getattr(ctx, name)
         if name == "cur_abstract_mesh" and value.are_all_axes_auto:
-            # No rule asks which mesh it is: the ops that do have it among their parameters.
+            # No rule depends on this mesh; ops that do depend on a mesh have it as a parameter.
             continue
         if value is not getattr(default, name) and value != getattr(default, name):
             changed[name] = value
-    attr = None
-    if changed:
-        with context():
-            attr = ir.DictAttr.get({k: codec.encode(v) for k, v in changed.items()})
-    _ctx_attrs[ctx] = attr
-    return attr
+    if not changed:
+        return None
+    with context():
+        return ir.DictAttr.get({k: codec.encode(v) for k, v in changed.items()})
 
 
+@functools.cache
 def decode_ctx(attr: ir.Attribute | None) -> Any:
     """The context that :func:`encode_ctx` wrote as ``attr``."""
+    default = default_eqn_context()
     if attr is None:
-        return default_eqn_context()
-    ctx = _ctxs.get(attr)
-    if ctx is None:
-        default = default_eqn_context()
-        fields = {name: getattr(default, name) for name in eqn_context_fields()}
-        names = [item.name for item in attr] if isinstance(attr, ir.DictAttr) else [str(attr)]
-        if unknown := [name for name in names if name not in fields]:
-            takes = ", ".join(map(repr, fields))
-            raise ExportError(f"attribute 'jaxpr.ctx': expected some of {takes}, got {unknown[0]}")
-        fields.update((item.name, codec.decode(item.attr)) for item in attr)
-        metadata = fields.get("xla_metadata")
-        if isinstance(metadata, dict):
-            fields["xla_metadata"] = tuple(sorted(metadata.items()))
-        ctx = _ctxs[attr] = core.JaxprEqnContext._create(*fields.values())
-    return ctx
+        return default
+    fields = {name: getattr(default, name) for name in eqn_context_fields()}
+    names = [item.name for item in attr] if isinstance(attr, ir.DictAttr) else [str(attr)]
+    if unknown := [name for name in names if name not in fields]:
+        takes = ", ".join(map(repr, fields))
+        raise ExportError(f"attribute 'jaxpr.ctx': expected some of {takes}, got {unknown[0]}")
+    fields.update((item.name, codec.decode(item.attr)) for item in attr)
+    metadata = fields.get("xla_metadata")
+    if isinstance(metadata, dict):
+        fields["xla_metadata"] = tuple(sorted(metadata.items()))
+    return core.JaxprEqnContext._create(*fields.values())
+
+
+def ctx_of(attributes: Any) -> Any:
+    """The context of an op's equation, by the op's attributes."""
+    return decode_ctx(attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None)
 
 
 def has_lasting_effects(op: Any, name: str) -> bool:
-    """Whether an op does something besides giving its results."""
+    """Whether an op has an effect that keeps it, even if its results are unused."""
     attributes = op.attributes
     listed = len(attributes) and "jaxpr.effects" in attributes
     return is_lasting(name, attributes["jaxpr.effects"] if listed else None)
 
 
 def is_lasting(name: str, listed: ir.ArrayAttr | None) -> bool:
-    """Whether an op's name, or any of the effects that it lists, is a reason to keep it.
+    """Whether an op must be kept because of its name or of an effect that it lists.
 
-    What ops of other dialects do is for these to know; MLIR's ``canonicalize`` asks them.
+    Ops of other dialects are kept: these know the effects, and MLIR's ``canonicalize`` asks them.
     """
     return name in _ALWAYS_KEPT or is_foreign(name) or (listed is not None and _are_lasting(listed))
 
@@ -113,12 +108,12 @@ def _are_lasting(listed: ir.ArrayAttr) -> bool:
 
 
 def is_droppable(effect: ir.Attribute) -> bool:
-    """Whether an effect is no reason to keep an op, in JAX's judgement."""
+    """Whether JAX's dead code elimination may drop an op with this effect."""
     return pe.dceable_effects.contains(codec.decode(effect))
 
 
 def axis_names(op: Any) -> list[str]:
-    """The names of the axes that a collective is over."""
+    """The names of the axes that a collective operates over."""
     attributes = op.attributes
     decoded = [codec.decode(attributes[k]) for k in ("axes", "axis_name") if k in attributes]
     names = [axis for axes in decoded for axis in (axes if isinstance(axes, tuple) else (axes,))]

@@ -1,19 +1,21 @@
-"""What a module names instead of holding it: Python objects by handle, and large arrays.
+"""Objects that a module names instead of holding them: Python objects, and large arrays.
 
-A parameter such as a ``pure_callback``'s function has no textual form.  In the IR it is a name,
-``{handle = "h3"}``; the object waits here.  A :class:`~jaxmlir.program.program.Program` holds the
-boxes of the handles its module names, so an object lives as long as a program that needs it, and
-text of that program can be parsed again in the same process.  Saving such a program is an error.
+A parameter such as a ``pure_callback``'s function has no textual form.  In the IR it is a handle,
+``{handle = "h3"}``; the object is in a box of this name.  A
+:class:`~jaxmlir.program.program.Program` holds the boxes of the handles its module names, so an
+object lives as long as a program that needs it, and the program's text can be parsed again in the
+same process.  Saving such a program is an error.
 
-An array of an artifact stays in its file, which is mapped into memory; it is looked at when it is
-first used, and only then is it known whether its bytes are those that were saved.
+An array of an artifact stays in its file, which is mapped into memory.  It is only read, and its
+bytes checked against those that were saved, when it is first used.
 """
 
 from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections import UserDict
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from jaxmlir.errors import JaxmlirError
@@ -31,13 +33,13 @@ class Box:
 
 _counter = itertools.count()
 _by_name: weakref.WeakValueDictionary[str, Box] = weakref.WeakValueDictionary()
-# id() is a safe key: while the box is here, its object is alive.
+# id() is a safe key: while the box exists, its object is alive.
 _by_id: weakref.WeakValueDictionary[int, Box] = weakref.WeakValueDictionary()
 _immortal: dict[str, Box] = {}
 
 
 def box(value: Any) -> Box:
-    """The box of an object, made on first sight.  Drop it and the handle is gone."""
+    """The box of an object, made on first use.  Its handle is valid while the box is alive."""
     boxed = _by_id.get(id(value))
     if boxed is None:
         boxed = Box(f"h{next(_counter)}", value)
@@ -47,15 +49,15 @@ def box(value: Any) -> Box:
 
 
 def keep(value: Any) -> str:
-    """The handle of an object that must live as long as the process: avals and dtypes, which the
-    MLIR types that name them outlive."""
+    """The handle of an object that is kept alive for the whole process, for avals and dtypes: MLIR
+    types that name them are never freed."""
     boxed = box(value)
     _immortal[boxed.name] = boxed
     return boxed.name
 
 
 def find_box(name: str) -> Box | None:
-    """The box behind a handle, ``None`` where nothing holds it."""
+    """The box behind a handle; ``None`` if nothing holds it."""
     return _by_name.get(name)
 
 
@@ -80,11 +82,11 @@ def get_box(name: str) -> Box:
 
 
 class UnreadArray(NamedTuple):
-    """An array that nobody has looked at.
+    """An array that has not been read yet.
 
     Attributes:
       read: checks the bytes and returns the array.
-      shape, dtype: the array's.
+      shape, dtype: those of the array.
     """
 
     read: Callable[[], Any]
@@ -92,13 +94,12 @@ class UnreadArray(NamedTuple):
     dtype: Any
 
 
-class Constants(MutableMapping[str, Any]):
+class Constants(UserDict[str, Any]):
     """Arrays by the name that ``jaxpr.constant`` ops give them."""
 
     def __init__(self, values: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()):
-        self._values: dict[str, Any] = (
-            values._values.copy() if isinstance(values, Constants) else dict(values)
-        )
+        # A copy has no need to look at them.
+        self.data: dict[str, Any] = dict(values.data if isinstance(values, Constants) else values)
 
     def __getitem__(self, name: str) -> Any:
         """The array.
@@ -106,29 +107,14 @@ class Constants(MutableMapping[str, Any]):
         Raises:
           ArtifactError: its bytes in an artifact are not those that were saved.
         """
-        value = self._values[name]
+        value = self.data[name]
         if isinstance(value, UnreadArray):
-            value = self._values[name] = value.read()
+            value = self.data[name] = value.read()
         return value
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._values
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self._values[name] = value
-
-    def __delitem__(self, name: str) -> None:
-        del self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
 
     def __repr__(self) -> str:
         return f"Constants({', '.join(self)})"
 
     def unread(self, name: str) -> Any:
         """The array, or what stands for one that nobody has looked at; ``None`` without either."""
-        return self._values.get(name)
+        return self.data.get(name)

@@ -3,8 +3,8 @@
 Nothing here imports JAX: parsing and printing a module must start fast.
 
 There is one context for the process.  MLIR uniques types and attributes per context, so with a
-single one they compare and hash by address everywhere, and what is worked out once for a signature
-(decoded parameters, a verified op) holds for every program.
+single context they compare and hash by address everywhere.  A fact computed for a signature
+(decoded parameters, a verified op) then holds for every program.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ DIALECT = "jaxpr"
 DIALECT_VERSION = "0.1"
 
 TREES = ("jaxpr.in_tree", "jaxpr.out_tree")
-"""The attributes of the public function that say what the pytrees are."""
+"""The attributes of the public function that hold the pytrees."""
 
 unknown_nodes: ContextVar[bool] = ContextVar("unknown_nodes", default=False)
 """Whether a pytree that is read may have nodes of classes that this process does not know.
 
-To a Python program that is an error: what it gives to a function, or gets, would be of another
-class.  The command line tools pass pytrees on and never make such a node, so they need no class.
+For a Python program that is an error: arguments or results would have another class.  The command
+line tools pass pytrees on without making such nodes, so they do not need the classes.
 """
 
 _cext.globals.append_dialect_search_prefix("jaxmlir.dialect.mlir")
@@ -51,7 +51,7 @@ class _Context(ir.Context):
 @functools.cache
 def context() -> ir.Context:
     """The process-wide context: jaxlib's dialects, and ``jaxpr`` as an open dialect."""
-    # Threads that ask for it at the same time must not get two, as a cache alone would let them.
+    # A cache alone would let threads that ask at the same time make two contexts.
     with _making:
         return _context()
 
@@ -65,11 +65,11 @@ def _context() -> ir.Context:
     registry = ir.DialectRegistry()
     _compat.jax_mlir_ext.register_dialects(registry)
     ctx.append_dialect_registry(registry)
-    # Of each dialect ops may be made, by passes from outside as well.
+    # Any pass, including a user's, may create ops of any dialect.
     ctx.load_all_available_dialects()
     for dialect in (sdy, mpmd, chlo, stablehlo):
         dialect.register_dialect(ctx)
-    # The dialect's Python classes take long to import, and are so when an op of it is met.
+    # Registered without its Python classes, which take long to import; its first op imports them.
     _compat.mlir_hlo.register_mhlo_dialect(ctx)
     ctx.allow_unregistered_dialects = True
     _cast_dense_elements(ctx)
@@ -79,8 +79,8 @@ def _context() -> ir.Context:
 def _cast_dense_elements(ctx: ir.Context) -> None:
     """Lets the bindings read ``dense`` attributes of complex numbers.
 
-    Their own cast knows integers and floats only: elsewhere it raises TypeError, or, called from
-    ``NamedAttribute.attr``, ends the process.
+    Their own cast knows only integers and floats.  For others it raises TypeError or, if called
+    from ``NamedAttribute.attr``, ends the process.
     """
     typeid = ir.Attribute.parse("dense<true> : tensor<i1>", ctx).typeid
 
@@ -114,12 +114,17 @@ class scope:
 
 
 def parse_module(
-    source: str | bytes, filename: str = "-", *, is_shallow: bool = False
+    source: str | bytes,
+    filename: str = "-",
+    *,
+    is_shallow: bool = False,
+    from_file: bool = False,
 ) -> ir.Module:
     """Parses MLIR text (or bytecode that our own writer made) without verifying the dialect.
 
     Args:
       is_shallow: it is known that brackets are not nested deep.
+      from_file: the text is what is in that file, which its locations then name.
 
     Raises:
       ParseError: with MLIR's diagnostics, located in ``filename``.
@@ -128,7 +133,7 @@ def parse_module(
         check_nesting(source, filename)
     with context():
         try:
-            module = ir.Module.parse(source)
+            module = ir.Module.parseFile(filename) if from_file else ir.Module.parse(source)
         except ir.MLIRError as e:
             raise parse_error(e, source, filename) from None
     if isinstance(source, str):
@@ -144,7 +149,7 @@ _OTHER_TEXTS = {
 
 
 def parse_error(error: ir.MLIRError, source: str | bytes, filename: str) -> ParseError:
-    """MLIR's error about a text, with a note on what the text is if it is one of JAX's or XLA's."""
+    """MLIR's error about a text, with a note on the format if the text is one of JAX's or XLA's."""
     diagnostics = diagnostics_of(error, filename)
     begins = source.lstrip()[:20] if isinstance(source, str) else ""
     for beginning, what in _OTHER_TEXTS.items():
@@ -155,7 +160,7 @@ def parse_error(error: ir.MLIRError, source: str | bytes, filename: str) -> Pars
 
 
 def check_nesting(source: str, filename: str) -> None:
-    """Refuses text that the parser, which recurses, would end the process on.
+    """Refuses text whose nesting would make the recursive parser end the process.
 
     Raises:
       ParseError: brackets are nested too deep; names the line.
@@ -166,7 +171,7 @@ def check_nesting(source: str, filename: str) -> None:
         raise ParseError([Diagnostic("error", message, filename, line, 1)])
 
 
-# What it begins with is found at once, which a boundary before it is not.
+# The regex engine searches fast for a literal prefix, so the boundary is a look-behind after it.
 _UNREADABLE = re.compile(r"array<(?<![\w.$]array<)\s*+(?!(?:i(?:1|8|16|32|64)|f(?:32|64))\s*+[:>])")
 _STRING = r'"(?:[^"\\]|\\.)*"'
 
@@ -174,14 +179,14 @@ _STRING = r'"(?:[^"\\]|\\.)*"'
 def check_arrays(module: ir.Module, source: str, filename: str) -> None:
     """Refuses ``array<f16: ...>`` and the like in a module that was parsed.
 
-    MLIR's Python bindings have no class for arrays of other element types than these: whoever asks
-    for such an attribute gets an exception, and the process ends if a dictionary has it.
+    MLIR's Python bindings have no class for arrays of other element types.  Reading such an
+    attribute raises an exception, or ends the process if a dictionary holds the attribute.
 
     Raises:
-      ParseError: with the place in the source.
+      ParseError: with the position in the source.
     """
     match = _UNREADABLE.search(source)
-    # As printed, a module has no comments and no type has another name.
+    # The source may have matches in comments or type aliases; the printed module has neither.
     if match is None or not _UNREADABLE.search(re.sub(_STRING, '""', module_text(module))):
         return
     before = source[: match.start()]
@@ -206,19 +211,21 @@ def verify_module(module: ir.Module, filename: str = "-") -> None:
 def diagnostics_of(error: ir.MLIRError, filename: str = "-") -> list[Diagnostic]:
     """MLIR's diagnostics as ours, about the file ``filename``."""
 
-    def convert(info: ir.DiagnosticInfo, severity: str = "error") -> Diagnostic:
-        notes = tuple(convert(note, "note") for note in info.notes)
-        return Diagnostic(severity, info.message, *file_line_col(info.location), notes)
-
-    diagnostics = [convert(info).placed(filename) for info in error.error_diagnostics]
+    diagnostics = [diagnostic_of(said).placed(filename) for said in error.error_diagnostics]
     return diagnostics or [Diagnostic("error", str(error))]
+
+
+def diagnostic_of(said: ir.Diagnostic | ir.DiagnosticInfo) -> Diagnostic:
+    """A diagnostic of MLIR's as ours."""
+    place, notes = file_line_col(said.location), tuple(map(diagnostic_of, said.notes))
+    return Diagnostic(said.severity.name.lower(), said.message, *place, notes)
 
 
 _FILE_LINE_COL = r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)'
 
 
 def file_line_col(location: ir.Location) -> tuple[str, int, int]:
-    """The innermost file, line and column of a location; ``("", 0, 0)`` where it has none."""
+    """The innermost file, line and column of a location; ``("", 0, 0)`` if it has none."""
     inner = location
     while not isinstance(inner, ir.FileLineColLoc):
         if isinstance(inner, ir.NameLoc):
@@ -229,7 +236,7 @@ def file_line_col(location: ir.Location) -> tuple[str, int, int]:
             break
     else:
         return inner.filename, inner.start_line, inner.start_col
-    # The innermost has none, or there are several: the first in the text.
+    # The innermost location has no file, or is a fusion of several: takes the first in the text.
     match = re.search(_FILE_LINE_COL, str(location))
     return _frame(match) if match else ("", 0, 0)
 
@@ -245,7 +252,7 @@ def _frame(match: re.Match[str]) -> tuple[str, int, int]:
 
 
 def _unescaped(name: str) -> str:
-    """A name that MLIR has printed, where it can be shown: it escapes all that is not ASCII."""
+    """A name printed by MLIR, which escapes all non-ASCII text, unescaped if that is printable."""
     parts = re.split(rb"\\([0-9A-F]{2}|\\)", name.encode())
     parts[1::2] = [code if code == b"\\" else bytes.fromhex(code.decode()) for code in parts[1::2]]
     try:
@@ -262,7 +269,7 @@ def module_text(
 
     Args:
       debug_info: also print locations.
-      elide_over: print ``dense`` attributes of more elements as ``__elided__``.
+      elide_over: print ``dense`` attributes with more elements than this as ``__elided__``.
     """
     text = module.operation.get_asm(enable_debug_info=debug_info, large_elements_limit=elide_over)
     return with_mesh_aliases(text)
@@ -273,9 +280,9 @@ _STRING_OR_BRACE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]')
 
 
 def with_mesh_aliases(text: str) -> str:
-    """MLIR text in which each mesh is written once, at the top, and has a name elsewhere.
+    """The MLIR text with each mesh defined once, at the top, and referred to by an alias.
 
-    Inside of ``shard_map`` every type and every op names the mesh.
+    Inside ``shard_map`` every type and every op names the mesh.
     """
     if "Mesh = {" not in text:
         return text
@@ -295,7 +302,7 @@ def with_mesh_aliases(text: str) -> str:
 
 
 def _end_of_braces(text: str, start: int) -> int:
-    """Where what is in braces from a place on ends."""
+    """The end of the brace expression that begins at ``start`` or later."""
     depth = 0
     for match in _STRING_OR_BRACE.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(match[0], 0)
@@ -305,7 +312,7 @@ def _end_of_braces(text: str, start: int) -> int:
 
 
 def bytecode(op: ir.Operation, version: int | None = None) -> bytes:
-    """An op, with all that is in it, as MLIR bytecode of a version, by default the newest.
+    """An op and its regions as MLIR bytecode of a version, by default the newest.
 
     Raises:
       ValueError: there is no such version.
@@ -324,7 +331,7 @@ def clone_module(module: ir.Module, among: Container[str] | None = None) -> ir.M
     """A module with the same ops and attributes.
 
     Args:
-      among: only these functions are in it, by default all.
+      among: the functions to include, by default all.
     """
     with context():
         source = module.operation
@@ -345,6 +352,15 @@ def functions(module: ir.Module) -> dict[str, func.FuncOp]:
         return {op.name.value: op for op in module.body.operations if isinstance(op, func.FuncOp)}
 
 
+def dialect_ops(module: ir.Module) -> Iterator[ir.OpView]:
+    """The ops in the functions of a module that are of no dialect with Python classes: ours."""
+    for function in functions(module).values():
+        for block in function.body:
+            for op in block.operations:
+                if type(op) is ir.OpView:
+                    yield op
+
+
 def new_function(
     name: str,
     inputs: Sequence[ir.Type],
@@ -354,9 +370,9 @@ def new_function(
     *,
     visibility: str = "private",
 ) -> tuple[func.FuncOp, ir.Block]:
-    """A function, and its body, which is empty; the context must be entered.
+    """A function and its empty body; the context must be entered.
 
-    The binding's own class takes twice as long.
+    The class of the bindings takes twice as long.
     """
     op = ir.Operation.create(
         "func.func",
@@ -369,23 +385,23 @@ def new_function(
         loc=location,
         ip=ip,
     )
-    # Not the current location: an argument is no op.
+    # Arguments are not ops, so they do not get the current location.
     nowhere = [ir.Location.unknown()] * len(inputs)
     return op.opview, op.regions[0].blocks.append(*inputs, arg_locs=nowhere)
 
 
 def body_of(function: func.FuncOp) -> ir.Block:
-    """The block of a function's ops; the binding's ``entry_block`` takes twice as long."""
+    """The block of a function's ops; the bindings' ``entry_block`` takes twice as long."""
     return function.operation.regions[0].blocks[0]
 
 
 def is_private(function: func.FuncOp) -> bool:
-    """Whether only the module itself can call a function; in a text, silence means public."""
+    """Whether only the module itself can call a function; in text, the default is public."""
     return "sym_visibility" in function.attributes and function.visibility.value != "public"
 
 
 def rename_symbol(module: ir.Module, old: str, new: str) -> None:
-    """Renames a symbol, a function or a mesh, wherever it is used; one of that name makes way.
+    """Renames a symbol (a function or a mesh) and its uses; a symbol in the way is renamed, too.
 
     The module's context must be entered.
     """
@@ -403,7 +419,7 @@ def free_symbol(name: str, taken: Container[str], numbers: Iterator[int] | None 
     """``name``, or ``name_0`` ... if that is taken; dots are kept.
 
     Args:
-      numbers: those that are left for this name.
+      numbers: the numbers that may be free for this name.
     """
     symbol, numbers = name, numbers or itertools.count()
     while symbol in taken:
@@ -412,17 +428,17 @@ def free_symbol(name: str, taken: Container[str], numbers: Iterator[int] | None 
 
 
 def is_foreign(name: str) -> bool:
-    """Whether ops of a name are of another dialect: such may have regions, and may do anything."""
+    """Whether a name is that of another dialect's op, which may have regions and any effects."""
     return not name.startswith("jaxpr.")
 
 
 def has_regions(op: Any, name: str) -> bool:
-    """Whether there may be ops in an op of that name."""
+    """Whether an op of that name may contain ops."""
     return is_foreign(name) and len(op.operation.regions) > 0
 
 
 def inner_ops(op: Any) -> Iterator[Any]:
-    """The ops in an op's regions, and in theirs.  Those of the dialect have none."""
+    """The ops in an op's regions, recursively.  Ops of the jaxpr dialect have no regions."""
     for region in op.operation.regions:
         for block in region:
             for inner in block.operations:
@@ -431,7 +447,7 @@ def inner_ops(op: Any) -> Iterator[Any]:
 
 
 def captured(op: Any) -> list[ir.Value]:
-    """The values that the ops in an op's regions take from around it, each once."""
+    """The values defined outside that the ops in an op's regions use, each once."""
     if not len(op.operation.regions):
         return []
     used: dict[ir.Value, None] = {}

@@ -959,7 +959,7 @@ irdl.dialect @jaxpr {
   }
 
   // Joins the operands along a dimension.
-  // Traits: joining, movement.
+  // Traits: movement, joining.
   irdl.operation @concatenate {
     %0 = irdl.any
     %1 = irdl.any
@@ -970,7 +970,7 @@ irdl.dialect @jaxpr {
   }
 
   // Joins operands of one shape along a new axis.
-  // Traits: joining, movement.
+  // Traits: movement, joining.
   irdl.operation @stack {
     %0 = irdl.any
     %1 = irdl.any

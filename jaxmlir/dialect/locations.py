@@ -1,4 +1,4 @@
-"""The origins of equations as MLIR locations, and back.
+"""Converts the origins of equations to MLIR locations, and back.
 
 An op's location is ``loc("name/stack"(callsite("f"("file.py":3:4) at ...)))``: JAX's name stack
 around the user's Python frames, innermost first.
@@ -23,14 +23,14 @@ from jaxmlir.support.files import PACKAGE, directory, may_be_shown
 
 E = TypeVar("E", bound=DiagnosticError)
 
-# The user's frames are wanted; ours are among them when a rule is traced.
+# JAX's user frames must not include ours, which occur when a rule is traced.
 source_info_util.register_exclusion(PACKAGE)
 
 _JAX = os.path.dirname(os.path.dirname(source_info_util.__file__)) + os.sep
 _NO_STACK = source_info_util.NameStack()
 _named: dict[Any, ir.Location] = {}
-# The traceback that a location of this process was made of: JAX makes its own of it faster, and
-# exported equations have the one they came with.
+# The traceback that a location was made from, if this happened in this process.  JAX locates its
+# own tracebacks faster, and exported equations get back the traceback they came with.
 _origins: dict[ir.Attribute, Any] = {}
 _of_traceback: dict[Any, ir.Location] = {}
 _tracebacks_lock = threading.Lock()
@@ -46,7 +46,7 @@ def _tracebacks() -> Any:
 
 
 def of_equation(source_info: Any, function: ir.Location) -> ir.Location:
-    """The location of an equation; its function's, where JAX made it (a loop counter's increment).
+    """The location of an equation; its function's if JAX made it, e.g. to increment a loop counter.
 
     The context must be entered.
     """
@@ -65,17 +65,17 @@ def of_equation(source_info: Any, function: ir.Location) -> ir.Location:
 
 
 def _new_location(traceback: Any) -> ir.Location | None:
-    """The location of a traceback met for the first time; ``None`` without a user's frame."""
+    """The location of a traceback seen for the first time; ``None`` without a user's frame."""
     if traceback is None:
         return None
-    # It calls back into Python, where another thread may take over, and find it half changed.
+    # The call runs Python code, during which another thread could find the cache half changed.
     with _tracebacks_lock:
         location = _tracebacks().get(traceback)
     if location == ir.Location.unknown():
         return None
     if directory():
-        # The ranges in it are not those that MLIR reads, though they print alike; what is kept for
-        # later processes is read in them.
+        # The bindings' file ranges differ from those that MLIR parses, though they print alike.
+        # Files for later processes hold parsed locations, so this one is parsed, too.
         location = ir.Module.parse(f"module {{}} {location}").operation.location
     _of_traceback[traceback] = location
     _origins[location.attr] = traceback
@@ -88,8 +88,8 @@ _SOURCE = r"^(?P<name>.*?) at (?P<file>.*):(?P<line>\d+)$"
 def of_function(debug_info: Any, call: ir.Location | None = None) -> ir.Location:
     """The location of a function: its name, and the file and line of its definition.
 
-    JAX tells no line of the user's of the equations of its own functions, such as those of
-    ``jnp.where``: their location is that of the call ``call`` too, by which the user knows them.
+    JAX records no user's line for equations in its own functions, such as ``jnp.where``.  So the
+    location of such a function includes that of its call site, ``call``, which the user knows.
 
     The context must be entered.
     """
@@ -103,13 +103,13 @@ def of_function(debug_info: Any, call: ir.Location | None = None) -> ir.Location
 
 
 def is_of_function(location: ir.Location, function: ir.Location) -> bool:
-    """Whether an op of a function of JAX's comes from no line of its own, but from any call."""
+    """Whether an op has only the location of its function, one of JAX's, and no line of its own."""
     return split(location)[1] == function and is_of_jax(file_line_col(function)[0])
 
 
 @functools.lru_cache(1024)
 def _of_source(info: str) -> tuple[ir.Location, bool]:
-    """The location that JAX's ``name at file:line`` tells, and whether the file is one of JAX's."""
+    """The location in JAX's ``name at file:line``, and whether the file is one of JAX's."""
     match = re.match(_SOURCE, info)
     if not match:
         return ir.Location.unknown(), False
@@ -118,9 +118,10 @@ def _of_source(info: str) -> tuple[ir.Location, bool]:
 
 
 def name_arguments(function: Any, names: Sequence[str]) -> None:
-    """Names the arguments of a function, by their locations: ``params['w']``.
+    """Gives the arguments of a function names (``params['w']``), stored in their locations.
 
-    An empty name is none.  Nothing is done where there is not one for each argument.
+    An argument with an empty name gets none.  Does nothing if the numbers of names and arguments
+    differ.
     """
     arguments = function.arguments
     if len(names) == len(arguments):
@@ -136,7 +137,7 @@ def names_of_arguments(function: Any) -> tuple[str, ...]:
 
 
 def traceback_of(location: ir.Location) -> Any | None:
-    """The traceback behind the frames of a location, if it was made in this process."""
+    """The traceback that a location's frames were made from, if that was in this process."""
     return _origins.get(location.attr)
 
 
@@ -147,9 +148,9 @@ def user_position(source_info: Any) -> tuple[str, int, int]:
 
 
 def position(location: ir.Location) -> tuple[str, int, int]:
-    """The user's file, line and column: the innermost of a location that is in no file of JAX.
+    """The user's file, line and column: the innermost frame of a location outside JAX's files.
 
-    Where all are, the innermost: ``("", 0, 0)`` without any.
+    If all frames are in JAX's files, the innermost one; ``("", 0, 0)`` if there is none.
     """
     frames = frames_of(location)
     user_frames = (p for p in frames if not is_of_jax(p[0]))
@@ -159,7 +160,7 @@ def position(location: ir.Location) -> tuple[str, int, int]:
 def error_at(
     kind: type[E], location: ir.Location, message: str, notes: tuple[Diagnostic, ...] = ()
 ) -> E:
-    """An error of some kind about a place in a program, with the user's line."""
+    """An error about a location in a program, with the user's line."""
     return kind([Diagnostic("error", message, *position(location), notes)])
 
 
@@ -169,9 +170,9 @@ def is_of_jax(file: str) -> bool:
 
 
 def split(location: ir.Location) -> tuple[str, ir.Location]:
-    """The name stack of an op's location, empty where it has none, and its frames.
+    """The name stack of an op's location, or an empty string, and its frames.
 
-    A name directly on a file position is no name stack, but a Python function's.
+    A name directly on a file position is not a name stack but the name of a Python function.
     """
     if isinstance(location, ir.NameLoc):
         child = location.child_loc
@@ -191,7 +192,7 @@ _of_bodies: dict[Any, ir.Location] = {}
 
 def of_body(call: ir.Location, scope: str) -> ir.Location:
     """The location to copy the ops of a called function to: that of the call, with one more scope
-    on its name stack, as the lowered call has.
+    on its name stack, as in JAX's lowering of the call.
 
     Args:
       scope: ``"jit(layer)"``.
@@ -202,7 +203,7 @@ def of_body(call: ir.Location, scope: str) -> ir.Location:
         name, frames = split(call)
         stack = _name_stack(name) if name else _NO_STACK
         if isinstance(frames, ir.FileLineColLoc):
-            # Directly on a file position, it would be the name of a Python function.
+            # A name directly on a file position would be that of a Python function.
             frames = ir.Location.callsite(frames, [ir.Location.unknown()])
         location = ir.Location.name(str(stack.extend(scope)), childLoc=frames)
         _of_bodies[key] = location
@@ -216,8 +217,8 @@ _OPEN_TRANSFORMS = r"((?:[^()/]+\()+)(\)+)"
 def _name_stack(text: str) -> Any:
     """The name stack that prints as ``text``.
 
-    A transformation is printed around the scope that follows it, so in ``"a/transpose(jvp())"``
-    two are waiting for one: with ``"b"`` added it is ``"a/transpose(jvp(b))"``.
+    A transformation is printed around the scope that follows it.  So two transformations in
+    ``"a/transpose(jvp())"`` wait for a scope: with ``"b"`` added it is ``"a/transpose(jvp(b))"``.
     """
     depth, parts = 0, [""]
     for char in text:
@@ -238,7 +239,7 @@ _source_infos: dict[ir.Attribute, Any] = {}
 
 
 def source_info(location: ir.Location) -> Any:
-    """JAX's source information of an op's location, for an exported equation."""
+    """JAX's source information for an op's location, for an exported equation."""
     key = location.attr
     info = _source_infos.get(key)
     if info is None:
@@ -260,32 +261,33 @@ def _traceback(location: ir.Location) -> Any:
 def _traceback_at(file: str, line: int) -> Any:
     """A traceback whose innermost frame is ``file:line``.
 
-    JAX takes tracebacks from live frames only, so one is made: a function that says it is there.
+    JAX takes tracebacks from live frames only, so this calls a function that claims to be there.
     """
     position = min(line, 2**31 - 1)
-    # In brackets it is none of a file: who prints the traceback looks for no line.
+    # A bracketed name is not a file, so nobody who prints the traceback looks up its line.
     name = file if may_be_shown(file) else f"<{file}>"
     code = _STANDING.__code__.replace(co_filename=name, co_name="user", co_firstlineno=position)
     function, tracebacks = types.FunctionType(code, {}), []
     arguments = jaxlib_jax.Traceback.get_traceback, tracebacks.append
-    # What is kept for later processes must not tell who asked first for a place: in a thread, the
-    # function has no callers.
+    # Files for later processes must not depend on who asked first for a position.  In a thread of
+    # its own the function has no callers.
     if not (directory() and _run_alone(function, arguments)):
         function(*arguments, bool)
     return tracebacks[0]
 
 
-# All of it has to be in one line.
+# The whole function must be on one line.
 _STANDING = lambda take, give, end: (give(take()), end())  # noqa: E731
 
 
 def _run_alone(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
-    """Calls a function in a thread, with one more argument to call at its end; whether it could."""
+    """Calls a function in a thread, with a last argument to call at its end; false if no thread
+    could start."""
     done = _thread.allocate_lock()
     done.acquire()
     try:
         _thread.start_new_thread(function, (*arguments, done.release))
-    except RuntimeError:  # There are too many.
+    except RuntimeError:  # too many threads
         return False
     done.acquire()
     return True

@@ -1,6 +1,6 @@
-"""A module of the dialect with what it refers to: what passes and transformations work on.
+"""A module of the dialect and what it refers to; passes and transformations work on these.
 
-:class:`jaxmlir.program.program.Program` is one, with all that users do to programs.
+:class:`jaxmlir.program.program.Program` is a subclass with all that users do to programs.
 """
 
 from __future__ import annotations
@@ -59,25 +59,25 @@ def _flat_results(n: int) -> Any:
 
 
 class Module:
-    """A module of the dialect, its constants and handles, and what has been found out about it.
+    """A module of the dialect, its constants and handles, and analyses of it.
 
     Args:
-      module: of functions; the first public one is what a call runs.
+      module: the functions; a call runs the first public one.
       constants: arrays too large for the module, by the name that their ops give.
       handles: Python objects that the module names, by name.
-      custom_calls: of a module that somebody else wrote, what it may reach beyond XLA (see
-        :mod:`jaxmlir.dialect.custom_calls`); ``None`` of one's own.
+      custom_calls: the custom calls that a module from somebody else may make (see
+        :mod:`jaxmlir.dialect.custom_calls`); ``None`` for a module of one's own.
 
     Attributes:
       rule_tracing: traces custom derivative rules when they are needed; a
         :class:`jaxmlir.bridge.custom_rules.schedule.RuleTracing`.
-      jaxprs: of an imported module, what its private functions were imported from.
-      imports: functions of other modules that this one's may name, while it is being made.
-      copies: functions that are copied from where they have been verified.
-      state: another object after each change.
-      core: the module as equations that call it know it: the same state, but for what is a call of
-        it to JAX.  JAX keeps what a function was traced to for as long as there is the function,
-        which the traced call must not keep in turn.
+      jaxprs: the jaxprs that an imported module's private functions were imported from, by symbol.
+      imports: functions of other modules that this one may refer to while it is being made.
+      copies: by symbol, the functions copied from shared ones, which know if they were verified.
+      state: replaced by a new object at each change.
+      core: an object with the same state as the module, which the equations that call it refer to.
+        JAX keeps a function's trace for as long as the function lives, so the traced call must not
+        keep the function, i.e. the module itself, alive.
     """
 
     _internal = frozenset(
@@ -86,7 +86,7 @@ class Module:
         name_of_argument new_rule_tracing of_import reread rule_tracing sizes_scope state
         taken_names widths written_module""".split()
     )
-    """Attributes that other rooms use, and users' programs do not; ``dir`` leaves them out."""
+    """Attributes for the rest of jaxmlir, not for users' programs; ``dir`` leaves them out."""
 
     def __init__(
         self,
@@ -101,17 +101,17 @@ class Module:
         self._constants = Constants(constants or {})
         self._handles = dict(handles or {})
         self.custom_calls = custom_calls
-        # Of a module for symbolic sizes of a caller: the scope that these are of.
+        # The scope of the caller's symbolic sizes, if the module was made for such sizes.
         self.sizes_scope: Any | None = None
         self._target: Target | None = None
         self._analyses: dict[Callable[[Any], Any], Any] = {}
-        # What makes jaxprs of the module, and refers to its functions by their symbols.
+        # Makers of jaxprs, which refer to the module's functions by their symbols.
         self.exporters: weakref.WeakSet[Any] = weakref.WeakSet()
         self.rule_tracing: Any = self.new_rule_tracing()
         self.changed()
 
     def __dir__(self) -> list[str]:
-        """The names that users may count on, without those that only the package itself uses."""
+        """The names that users may rely on, without those that only jaxmlir itself uses."""
         internal = (getattr(cls, "_internal", ()) for cls in type(self).__mro__)
         names = {*super().__dir__()}.difference(*internal)
         return sorted(name for name in names if name.startswith("__") or not name.startswith("_"))
@@ -120,7 +120,7 @@ class Module:
         """The tracer of this module's custom derivative rules.
 
         Args:
-          imported: of an imported module, the table of rules that wait, and the importer.
+          imported: for an imported module, the table of its untraced rules, and the importer.
         """
         raise NotImplementedError
 
@@ -128,7 +128,7 @@ class Module:
     def of_import(cls, importer: Any) -> Self:
         """The module that a :class:`jaxmlir.bridge.importer.Importer` has written."""
         result = cls(importer.module)
-        # The rules that are still to be traced bring constants and handles of their own.
+        # Rules that are traced later add constants and handles of their own.
         result._constants, result._handles = importer.constants, importer.handles
         result.jaxprs = importer.jaxprs
         if importer.pending:
@@ -140,7 +140,7 @@ class Module:
     def module(self) -> ir.Module:
         """The MLIR module.  Passes change it in place; call :meth:`changed` after doing so."""
         self.rule_tracing.looked_at()
-        # Who changes it may want to have it verified before that.
+        # The caller may change the module, and have it verified before calling changed().
         self.copies = {}
         return self._module
 
@@ -162,7 +162,7 @@ class Module:
 
     @property
     def handles(self) -> dict[str, handles.Box]:
-        """The boxes that keep alive the Python objects which the module names by handle."""
+        """The boxes that keep alive the Python objects that the module names by handle."""
         self.rule_tracing.looked_at()
         return self._handles
 
@@ -172,14 +172,15 @@ class Module:
         return self.rule_tracing.waiting
 
     def trace_rules(self, *, within: Collection[str] | None = None, of: Any = None) -> None:
-        """Traces the custom derivative rules that are still to be traced.
+        """Traces custom derivative rules that are not traced yet.
 
-        A rule that cannot be traced is no error here: its op records the reason.
+        If a rule cannot be traced, no error is raised: its op records the reason.
 
         Args:
-          within: only of the ops of these functions: those that a run of the program meets are what
-            its derivative needs, and ops in their rules are left for the derivative's derivative.
-          of: only of this op.
+          within: only trace the rules of ops in these functions.  The derivative of a run needs
+            just the rules of ops that the run executes; only the second derivative needs the rules
+            of ops in those rules.
+          of: only trace the rules of this op.
         """
         self.rule_tracing.trace(within=within, of=of)
 
@@ -191,16 +192,16 @@ class Module:
         return cached
 
     def reread(self) -> None:
-        """Takes note of what an importer has added to the module."""
+        """Drops cached facts after an importer has added to the module."""
         self.copies = {}
         self.__dict__.pop("_functions", None)
         self._analyses.clear()
 
     def become(self, other: Module) -> None:
-        """Takes over the module of another program, which computes the same: what was compiled
-        stays.
+        """Takes over the module of another program that computes the same, and keeps what was
+        compiled.
 
-        Jaxprs that were made of the module so far stay those of that module.
+        Jaxprs that were made from the module so far still refer to the old module.
         """
         before: Any = object.__new__(type(self))
         before.__dict__ = {**self.__dict__, "core": before, "_analyses": {}}
@@ -215,14 +216,14 @@ class Module:
         self.copies, self.jaxprs = other.copies, other.jaxprs
 
     def lacks(self, names: Collection[str]) -> bool:
-        """Whether it is known that no op has one of some names."""
+        """Whether it is known that no op has any of these names."""
         return False
 
     def changed(self, functions: dict[str, func.FuncOp] | None = None) -> None:
-        """Forgets what was derived from the module.
+        """Drops everything that was derived from the module.
 
         Args:
-          functions: those that it has now, of a caller who knows.
+          functions: the functions that the module has now, if the caller knows them.
         """
         self.jaxprs: dict[str, weakref.ref[Any]] = {}
         self.imports: dict[str, func.FuncOp] = {}
@@ -237,9 +238,9 @@ class Module:
         """A copy whose module can be changed; constants and handles are shared.
 
         Args:
-          hold_rules: leave custom rules that are not traced yet so in the copy, which holds them
-            until its ``rule_tracing.held`` is unset; by default they are traced now.
-          among: only these functions are in the copy, by default all.
+          hold_rules: leave untraced custom rules untraced in the copy until its
+            ``rule_tracing.held`` is unset; by default they are traced now.
+          among: the functions to copy, by default all.
         """
         hold_rules = hold_rules or self.rule_tracing.held
         if not hold_rules:
@@ -254,7 +255,7 @@ class Module:
 
     @property
     def target(self) -> Target:
-        """The target that passes compile for: the one that was given, or else JAX's default
+        """The target that passes compile for: the one that was set, or else JAX's default
         device."""
         return default_target() if self._target is None else self._target
 
@@ -273,7 +274,7 @@ class Module:
         return mlir_ir.module_text(self.written_module(), debug_info=debug_info)
 
     def written_module(self) -> ir.Module:
-        """The module to write down: without what only this process can make sense of."""
+        """The module to write to a file, without marks that only this process understands."""
         module = self.module
         if self.rule_tracing.marked:
             with mlir_ir.context():
@@ -299,20 +300,20 @@ class Module:
 
     @analysis
     def taken_names(self) -> set[str]:
-        """The symbols that importers have found taken, and those that they are about to add."""
+        """The symbols that importers have found taken or are about to add."""
         return set()
 
     def function(self, symbol: str) -> func.FuncOp:
         """The function ``@symbol``.
 
         Raises:
-          JaxmlirError: the module has none.
+          JaxmlirError: the module has no such function.
         """
         self.rule_tracing.looked_at()
         return self._function(symbol)
 
     def _function(self, symbol: str) -> func.FuncOp:
-        """The function ``@symbol``, whose ops may lack the rules that are not traced yet."""
+        """The function ``@symbol``, whose ops may lack untraced rules."""
         function = self._functions.get(symbol)
         if function is None:
             # A pass may have added it since.
@@ -334,14 +335,14 @@ class Module:
         raise JaxmlirError("the module has no public function to call")
 
     def chosen(self, symbol: str, how: str = "func= says which is meant") -> str:
-        """The function that an option of a pass names; the public one where it names none.
+        """The function that an option of a pass names, or the public function by default.
 
         Args:
-          how: what to do about several.
+          how: advice for the case of several public functions.
 
         Raises:
           JaxmlirError: no function is public.
-          PassError: several are.
+          PassError: several functions are public.
         """
         if symbol:
             return symbol
@@ -379,8 +380,8 @@ class Module:
             return locations.names_of_arguments(self._function(self.name))
 
     def name_of_argument(self, index: int) -> str:
-        """What to call a flat argument: as the user's function does (``params['w']``), or by its
-        place (``0['w']``)."""
+        """The name of a flat argument for messages: the one in the user's function
+        (``params['w']``), or else one by position (``0['w']``)."""
         if self.arg_names[index]:
             return self.arg_names[index]
         args, kwargs = pytrees.of_placeholders(self.in_tree, self.in_avals)
@@ -405,15 +406,15 @@ class Module:
             raise self.at_function(self._function(self.name), e) from e
 
     def at_function(self, function: func.FuncOp, error: ImportingError) -> ImportingError:
-        """An error of a function's types, with its name and place."""
+        """An error about a function's types, with the function's name and position."""
         place = locations.position(function.location)
         return at_op(ImportingError, error, "func.func", place, f"op @{function.name.value}")
 
     def check_types(self, function: func.FuncOp) -> None:
-        """Sees to it that arguments and results are of types of the dialect.
+        """Checks that arguments and results have types of the dialect.
 
         Raises:
-          ImportingError: one is not; names the function and its place.
+          ImportingError: one does not; names the function and its position.
         """
         try:
             for type_ in (*function.type.inputs, *function.type.results):
@@ -423,16 +424,16 @@ class Module:
 
     @property
     def widths(self) -> AbstractContextManager[Any]:
-        """A context in which JAX leaves the types of arguments and results as they are, 64 bits
-        wide or not."""
+        """A context in which JAX keeps the types of arguments and results, even those of 64
+        bits."""
         return widths_of((*self.in_avals, *self.out_avals))
 
 
 def check_program(program: Any) -> None:
-    """Sees to it that what is to be evaluated op by op has ops, and is no function.
+    """Checks that an object to be evaluated op by op is a program, not a function.
 
     Raises:
-      ArgumentError: it is no program.
+      ArgumentError: it is not a program.
     """
     if not isinstance(program, Module):
         raise ArgumentError(
@@ -441,11 +442,11 @@ def check_program(program: Any) -> None:
 
 
 VERSION = "jaxpr.version"
-"""The attribute in which a module says its version of the dialect."""
+"""The attribute that gives a module's version of the dialect."""
 
 
 def version_fault(version: object) -> str:
-    """The fault of a version; empty where this jaxmlir reads it, as it does all earlier ones."""
+    """The fault of a dialect version; empty if this jaxmlir can read it, as all earlier ones."""
     try:
         numbers = tuple(map(int, str(version).split(".")))
     except ValueError:
@@ -459,7 +460,7 @@ def version_fault(version: object) -> str:
 
 
 def version_faults(module: ir.Module, filename: str) -> list[Diagnostic]:
-    """The faults of a module's version; a module that says none is of any."""
+    """The faults of a module's version; none for a module without a version."""
     operation = module.operation
     if VERSION not in operation.attributes:
         return []

@@ -1,8 +1,8 @@
-"""An op's signature: its name, attributes and types, which tell all of it but what it is used on.
+"""An op's signature: its name, attributes and types, i.e. all of the op but its operands.
 
-Programs write the same few hundred signatures over and over.  What a rule, a check or a question
-gives for an op is kept for its signature; and there is one object for each, so that the look-up is
-that of a pointer.
+Programs contain the same few hundred signatures over and over.  The results of rules, checks and
+queries for an op are cached by its signature.  There is one object for each signature, so a look-up
+only compares pointers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jaxmlir.errors import TransformError
 
 
 class Signature:
-    """The name, attributes and types that ops have in common; equal to itself only."""
+    """The name, attributes and types that ops have in common; equal only to itself."""
 
     def __init__(
         self,
@@ -46,19 +46,19 @@ class Signature:
 
     @functools.cached_property
     def is_lasting(self) -> bool:
-        """Whether the ops do something besides giving their results."""
+        """Whether the ops have an effect that keeps them, even if their results are unused."""
         return effect_attributes.is_lasting(self.name, self.effects)
 
     @functools.cached_property
     def is_portable(self) -> bool:
-        """Whether the ops mean the same in every program: they name nothing that is in one only."""
+        """Whether the ops mean the same in every program: no attribute refers to one program."""
         if self.name == "jaxpr.constant" and any(key == "name" for key, _ in self.attributes):
             return False
         return not any(codec.depends_on_module(attr) for _, attr in self.attributes)
 
     @functools.cached_property
     def text(self) -> str | None:
-        """Tells it from others in any process; ``None`` where it may mean something else there."""
+        """A text that identifies the signature in any process; ``None`` if that is impossible."""
         if not (self.is_portable and self.name.removeprefix("jaxpr.") in ops.OPS):
             return None
         parts = [self.name, str(len(self.operands)), *map(_type_text, self.types)]
@@ -68,21 +68,21 @@ class Signature:
 
 
 class WithRegions(Signature):
-    """The signature of one op of another dialect, whose regions it does not tell of."""
+    """The signature of a single op of another dialect; it does not describe the op's regions."""
 
     def create(self, operands: Sequence[ir.Value], location: ir.Location) -> list[ir.Value]:
         message = f"'{self.name}' op cannot be copied: it has regions"
         raise locations.error_at(TransformError, location, message)
 
 
-# What types begin with that are no builtin ones.  Some name objects of a process.
+# The prefix of types that are not builtin.  Some refer to objects of a process.
 _OF_PROCESS = "!jaxpr."
 _text = functools.cache(str)
 
 
 @functools.cache
 def _type_text(type_: ir.Type) -> str | None:
-    """A type that says no more than shape and element type, as text; else ``None``."""
+    """The text of a type that has just a shape and an element type; ``None`` for others."""
     if not isinstance(type_, ir.RankedTensorType):
         return None
     encoding = type_.encoding
@@ -91,8 +91,6 @@ def _type_text(type_: ir.Type) -> str | None:
 
 
 _PLAIN = frozenset({"weak_type", "shape", "constraints"})
-
-_signatures: dict[tuple[Any, ...], Signature] = {}
 
 
 def of_op(op: Any, name: str, operands: Sequence[ir.Value]) -> Signature:
@@ -106,9 +104,7 @@ def of_op(op: Any, name: str, operands: Sequence[ir.Value]) -> Signature:
     )
 
 
+@functools.cache
 def of_parts(*parts: Any) -> Signature:
     """The signature with this name, attributes, operand types and result types."""
-    signature = _signatures.get(parts)
-    if signature is None:
-        signature = _signatures[parts] = Signature(*parts)
-    return signature
+    return Signature(*parts)

@@ -1,8 +1,8 @@
 """JAX's primitives by name, and the names of the ops they become.
 
-JAX keeps no list of its primitives, but every one that can do something stands in a registry of
-rules; a user's own is found there too once its module is imported.  One that was met in an imported
-jaxpr is remembered, rules or not.
+JAX keeps no list of its primitives, but every primitive that can do something is in a registry of
+rules.  A user's own primitive is there, too, once its module is imported.  A primitive of an
+imported jaxpr is remembered, whether it has rules or not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _met: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 
 
 def registries() -> list[dict[Any, Any]]:
-    """JAX's tables of rules by primitive, where each one that can do something stands."""
+    """JAX's tables of rules; every primitive that can do something is in one of them."""
     lowerings = [mlir._lowerings, *mlir._platform_specific_lowerings.values()]
     return [*lowerings, *transformations()]
 
@@ -52,8 +52,8 @@ def _scan() -> None:
                 _by_name.setdefault(primitive.name, primitive)
 
 
-# Modules that are not always imported, by the primitives that they register: a text may use them
-# in a process that does not.
+# Modules that are not always imported, by the primitives that they register.  A text may use the
+# primitives in a process that has not imported the module.
 _LATE_MODULES = {
     r"checkpointed_while|reverse_sweep|linear_map": "jaxmlir.transforms.checkpointing",
     r"(coo|csr|bcoo|bcsr)_.*|todense|spsolve": "jax.experimental.sparse",
@@ -95,8 +95,8 @@ def _find_late(name: str) -> Any | None:
     return _by_name.get(name)
 
 
-# Few of the instructions of kernels have rules.  Some names are those of two: of two backends, as
-# there is one on all of them otherwise.  The first is meant.
+# Few kernel instructions have rules, so they are not in the registries.  Some names stand for two
+# instructions, of two backends, where no instruction serves all backends; the first is used.
 _IN_KERNELS = frozenset(op.name for op in KERNEL.ops)
 _PALLAS = "jax.experimental.pallas"
 
@@ -112,7 +112,7 @@ def get(name: str) -> Any:
     """The primitive of that name.
 
     Raises:
-      ExportError: this process has none; suggests the nearest name.
+      ExportError: this process has no such primitive; suggests the nearest name.
     """
     primitive = find(name)
     if primitive is None:
@@ -126,7 +126,7 @@ def get(name: str) -> Any:
 
 
 def meet(primitive: Any) -> bool:
-    """Remembers a primitive; false where another one already goes by its name."""
+    """Remembers a primitive; false if another primitive already has its name."""
     namesake = find(primitive.name)
     if namesake is None:
         _met[primitive.name] = primitive
@@ -135,7 +135,7 @@ def meet(primitive: Any) -> bool:
 
 
 def op_name(primitive_name: str) -> str:
-    """``jaxpr.<name>``: the primitive's name, or the one its record gives it."""
+    """``jaxpr.<name>``, with the primitive's name or the one that its record gives."""
     record = ops.BY_PRIMITIVE.get(primitive_name)
     return f"jaxpr.{record.name if record else primitive_name}"
 
@@ -150,8 +150,6 @@ def of_op(op_name: str) -> Any:
         raise ExportError("expected an op of the jaxpr dialect")
     name = op_name.removeprefix("jaxpr.")
     record = ops.OPS.get(name)
-    for candidate in (record.primitives if record else ()) or (name,):
-        primitive = find(candidate)
-        if primitive is not None:
-            return primitive
-    return get((record.primitives if record and record.primitives else (name,))[0])
+    names = record.primitive_names if record else (name,)
+    found = next(filter(None, map(find, names)), None)
+    return get(names[0]) if found is None else found

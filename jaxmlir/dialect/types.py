@@ -1,6 +1,6 @@
-"""Abstract values of types, and what JAX makes of them: tangents, batches, wider types.
+"""Abstract values of types, and related types from JAX: of tangents, batches, wider elements.
 
-How a type is made of an abstract value, and back, is :mod:`jaxmlir.dialect.codec.types`.
+:mod:`jaxmlir.dialect.codec.types` converts abstract values to types and back.
 """
 
 from __future__ import annotations
@@ -58,7 +58,11 @@ def has_tangent(value: ir.Value) -> bool:
 
 @functools.cache
 def _has_tangent(type_: ir.Type) -> bool:
-    aval = aval_of(type_)
+    return is_differentiable(aval_of(type_))
+
+
+def is_differentiable(aval: Any) -> bool:
+    """Whether a value is an array with a nontrivial tangent type."""
     return isinstance(aval, core.ShapedArray) and aval.to_tangent_aval().dtype != dtypes.float0
 
 
@@ -75,13 +79,13 @@ def tangent_type(value: ir.Value) -> ir.Type:
 
 @functools.cache
 def tangent_type_of(type_: ir.Type) -> ir.Type:
-    """The type of tangents of values of a type; ``float0``, never weakly, for integers."""
+    """The tangent type of a type; for integers ``float0``, which is never weakly typed."""
     tangent = aval_of(type_).to_tangent_aval()
     return type_of(tangent.strip_weak_type() if tangent.dtype == dtypes.float0 else tangent)
 
 
 def size_variable(name: str, avals: Iterable[Any]) -> Any:
-    """A dimension variable that can stand beside the symbolic dimensions of some values."""
+    """A dimension variable that can be used along with the symbolic dimensions of some values."""
     dims = (dim for aval in avals for dim in getattr(aval, "shape", ()))
     symbolic = next((dim for dim in dims if not core.is_constant_dim(dim)), None)
     return symbolic_shape(name, () if symbolic is None else constraints_of(symbolic))[0]
@@ -92,7 +96,7 @@ def batched_type(type_: ir.Type, dim: int | None, size: int, mesh_axis: Any = No
     """The type with a dimension of ``size`` inserted at ``dim``.
 
     Args:
-      mesh_axis: the explicit axis, or axes, of a mesh that the dimension is sharded over.
+      mesh_axis: the explicit mesh axis, or axes, that the dimension is sharded over.
     """
     if dim is None:
         return type_
@@ -100,16 +104,16 @@ def batched_type(type_: ir.Type, dim: int | None, size: int, mesh_axis: Any = No
 
 
 def linear_aval(aval: Any) -> Any:
-    """The type of cotangents that a transpose takes for a result and gives for a linear argument.
+    """The cotangent type that a transpose takes for a result and gives for a linear argument.
 
-    An integer function can be linear too, though it has no derivative.
+    An integer function can be linear, too, though it has no derivative.
     """
     is_integer = isinstance(aval, core.ShapedArray) and dtypes.issubdtype(aval.dtype, np.integer)
     return aval if is_integer else aval.to_ct_aval()
 
 
 def is_wide(aval: Any) -> bool:
-    """Whether a value is of 64 bits an element, or of twice as many if it is complex."""
+    """Whether a value's elements have 64 bits, or 128 if they are complex."""
     return getattr(aval, "dtype", None) in _WIDE
 
 
@@ -119,7 +123,7 @@ def is_key(aval: Any) -> bool:
 
 
 def is_narrowed(aval: Any) -> bool:
-    """Whether JAX makes such a value narrower, as ``jax_enable_x64`` is off."""
+    """Whether JAX narrows values of this type because ``jax_enable_x64`` is off."""
     return not config.enable_x64.value and is_wide(aval)
 
 
@@ -127,10 +131,10 @@ _WIDE = frozenset(map(np.dtype, ("int64", "uint64", "float64", "complex128")))
 
 
 def widths_of(avals: Iterable[Any]) -> contextlib.AbstractContextManager[Any]:
-    """A context in which JAX leaves 64-bit types as they are while it works on some values.
+    """A context in which JAX keeps 64-bit types while it works on some values.
 
-    Rules convert what they compute to the types of their operands, which JAX narrows unless
-    ``jax_enable_x64`` is set; and a program has its types wherever it was read.
+    JAX's rules convert their results to the types of their operands, which JAX narrows unless
+    ``jax_enable_x64`` is set; but a program has the same types wherever it is read.
     """
     narrowed = any(map(is_narrowed, avals))
     return jax.enable_x64(True) if narrowed else contextlib.nullcontext()
@@ -138,8 +142,8 @@ def widths_of(avals: Iterable[Any]) -> contextlib.AbstractContextManager[Any]:
 
 @functools.cache
 def holds(wide: np.dtype, narrow: np.dtype) -> bool:
-    """Whether every value of one dtype, infinities and the negative zero too, is a value of
-    another."""
+    """Whether dtype ``wide`` can represent every value of ``narrow``, including infinities and
+    -0.0."""
     if wide == narrow:
         return True
     if narrow.kind == "c" or wide.kind == "c":
@@ -163,7 +167,7 @@ def holds(wide: np.dtype, narrow: np.dtype) -> bool:
 
 
 def _values_of(dtype: np.dtype) -> np.ndarray:
-    """All values of a dtype of few bits."""
+    """All values of a dtype with few bits."""
     if dtype == np.bool_:
         return np.array([False, True])
     if dtypes.issubdtype(dtype, np.integer):
@@ -173,7 +177,7 @@ def _values_of(dtype: np.dtype) -> np.ndarray:
 
 
 def _holds_each(dtype: np.dtype, values: np.ndarray) -> bool:
-    """Whether values are left what they are by a conversion."""
+    """Whether a conversion to a dtype leaves all values unchanged."""
     with np.errstate(all="ignore"):
         before = values.astype(np.float64)
         after = before.astype(dtype).astype(np.float64)
@@ -182,7 +186,7 @@ def _holds_each(dtype: np.dtype, values: np.ndarray) -> bool:
 
 
 def in_scope(aval: Any, sizes_scope: Any) -> Any:
-    """An abstract value whose symbolic dimensions are those of the same name in another scope."""
+    """An abstract value whose symbolic dimensions are moved, by name, to another scope."""
     from jax import export
 
     shape = getattr(aval, "shape", ())
@@ -193,7 +197,7 @@ def in_scope(aval: Any, sizes_scope: Any) -> Any:
 
 
 def with_shape(type_: ir.Type, shape: Sequence[int]) -> ir.Type:
-    """The type of an array of the same elements in another shape."""
+    """The type of an array with the same elements in another shape."""
     return _with_shape(type_, tuple(shape))
 
 

@@ -1,4 +1,4 @@
-"""Evaluation of a program op by op, and interpreters of one's own."""
+"""Evaluation of a program op by op, and custom interpreters."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Evaluating a program op by op, and interpreters of one's own.
+"""Evaluates a program op by op, and is the base of custom interpreters.
 
-``program.eval(*args)`` runs every op by itself, as JAX's eager mode does, and goes into called
+``program.eval(*args)`` runs every op by itself, as JAX's eager mode does.  It enters called
 functions, loops, branches and the functions of custom derivative rules, so that hooks see each op
-with its operands and results.  An op without a body of its own is its primitive, bound; the
+with its operands and results.  An op without a body is evaluated by binding its primitive.  The
 callable is kept per signature, so a loop compiles its body once.
 
 An :class:`Interpreter` computes with arrays.  Other domains (intervals, sparsity patterns, units)
-subclass it: :meth:`~Interpreter.leaf` says what an op does to their values, and four small methods
-say how loops and branches read them; calls and control flow are inherited.
+subclass it: :meth:`~Interpreter.leaf` evaluates an op on their values, and four small methods tell
+loops and branches how to read them.  Calls and control flow are inherited.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from jaxmlir._compat import core, dispatch, dtypes, literals, mesh_lib, mlir
 from jaxmlir.bridge import params
 from jaxmlir.bridge.exporter import constant_value
 from jaxmlir.dialect import codec, custom_calls, effect_attributes, locations
+from jaxmlir.dialect.builder import named_ops, returned
 from jaxmlir.dialect.ir import context, frames, func, ir
 from jaxmlir.dialect.module import Module, check_program
 from jaxmlir.dialect.ops import CALLEES
@@ -43,7 +44,7 @@ _ABSENT = object()
 
 
 class Node:
-    """One op of a function: what it reads and writes, by number, and its attributes, read once."""
+    """One op of a function: its operands and results by value number, and its cached attributes."""
 
     __slots__ = ("_attributes", "_bind", "name", "op", "operands", "results", "symbol")
 
@@ -59,7 +60,7 @@ class Node:
         self._bind: Callable[..., list[Any]] | None = None
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of an attribute, in which a function is its symbol."""
+        """The value of an attribute; a function in it is given as its symbol."""
         value = self._attributes.get(key, _ABSENT)
         if value is _ABSENT:
             with context():
@@ -83,32 +84,25 @@ class Node:
 
 
 class ExecutionPlan:
-    """A function, ready to be run: its values are numbered, arguments first."""
+    """A function prepared for evaluation: its values are numbered, arguments first."""
 
     __slots__ = ("constants", "nodes", "results", "size")
 
     def __init__(self, program: Module, function: func.FuncOp):
-        numbers: dict[ir.Value, int] = {}
-        for argument in function.arguments:
-            numbers[argument] = len(numbers)
+        numbers: dict[ir.Value, int] = {v: i for i, v in enumerate(function.arguments)}
         symbol = function.name.value
         self.nodes: list[Node] = []
         self.constants: list[tuple[int, Any]] = []
-        for op in function.entry_block.operations:
-            name = op.name if type(op) is ir.OpView else op.operation.name
-            operands = op.operands
-            inputs = [numbers[operands[i]] for i in range(len(operands))]
-            if name == "func.return":
-                self.results: list[int] = inputs
-                break
-            outputs = []
-            for result in op.results:
-                outputs.append(len(numbers))
-                numbers[result] = outputs[-1]
+        for op, name in named_ops(function):
+            results = op.results
+            outputs = range(len(numbers), len(numbers) + len(results))
+            inputs = [numbers[v] for v in op.operands]
+            numbers.update(zip(results, outputs, strict=True))
             if name == "jaxpr.constant":
                 self.constants.append((outputs[0], constant_of(program, op)))
             else:
                 self.nodes.append(Node(op, name, symbol, inputs, outputs))
+        self.results: list[int] = [numbers[v] for v in returned(function)]
         self.size: int = len(numbers)
 
 
@@ -127,15 +121,15 @@ def constant_of(program: Module, op: Any) -> Any:
 
 
 def array_of(value: Any, aval: Any) -> Any:
-    """A numpy array as a JAX array of that type: weak types and 64 bits are kept."""
+    """A numpy array as a JAX array of type ``aval``, including weak types and 64-bit types."""
     if isinstance(value, np.ndarray) and aval.dtype != dtypes.float0:
-        # A constant of a shard_map's body has its mesh in the type; as a value it has none.
+        # The type of a constant in a shard_map's body has the mesh; the value has none.
         plain = core.ShapedArray(aval.shape, aval.dtype, weak_type=aval.weak_type)
         return jax.device_put(literals.TypedNdArray(value, plain))
     return value
 
 
-# By signature, of every program: those that name no function and no Python object.
+# By signature, for all programs; only ops that refer to no function and no Python object.
 ops_by_signature: dict[Any, Callable[..., list[Any]]] = {}
 
 
@@ -156,10 +150,7 @@ def _make_bind(program: Module, op: Any, name: str) -> Callable[..., list[Any]]:
     if name == "jaxpr.custom_lin":
         refuse_custom_lin(program, op, "evaluated")
     primitive, parameters = params.of_op(op, name, program.exporter)
-    attributes = op.attributes
-    ctx = effect_attributes.decode_ctx(
-        attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None
-    )
+    ctx = effect_attributes.ctx_of(op.attributes)
 
     def bind(*args: Any) -> list[Any]:
         with ctx.manager:
@@ -186,7 +177,7 @@ def _make_bind(program: Module, op: Any, name: str) -> Callable[..., list[Any]]:
 
 
 def _is_compiled(primitive: Any) -> bool:
-    """Whether JAX evaluates the primitive by compiling it, and not by a function of its own."""
+    """Whether JAX evaluates the primitive by compiling it, not by a special implementation."""
     impl = primitive.impl
     if isinstance(impl, functools.partial):
         return impl.func is dispatch.apply_primitive
@@ -201,18 +192,18 @@ def _is_compiled(primitive: Any) -> bool:
 
 
 class Frame(NamedTuple):
-    """One level of the stack of functions that are being evaluated."""
+    """One level of the stack of functions under evaluation."""
 
     symbol: str
     """The function."""
     caller: Node | None
-    """The op that calls it; ``None`` for the function that was asked for."""
+    """The op that calls it; ``None`` for the outermost function."""
     iteration: int | None = None
-    """Which pass of a loop this is, from 0, in the order of execution."""
+    """The iteration of a loop, from 0, in the order of execution."""
     length: int | None = None
-    """The loop's trip count, where it is known."""
+    """The loop's trip count, if it is known."""
     index: int | None = None
-    """Which slice of a scan this is, where the scan runs backwards; or which branch of a cond."""
+    """The slice of a scan that runs in reverse, or the branch of a cond."""
 
     def __str__(self) -> str:
         if self.caller is None:
@@ -231,7 +222,7 @@ Interpretation = Callable[["Interpreter", Node, list[Any]], "list[Any] | None"]
 
 
 def _call(attribute: str) -> Interpretation:
-    """The interpretation of an op that calls one function with its operands, for its results."""
+    """The interpretation of an op whose operands and results are those of one function."""
 
     def call(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any]:
         return interpreter.enter(Frame(node.get(attribute), node), args)
@@ -250,7 +241,7 @@ def _cond(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any] | 
 
 
 def _while(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any] | None:
-    """A batched loop goes on until it is done for all, and leaves alone those that it is for."""
+    """A batched loop runs until all batch elements are done; finished ones keep their carry."""
     cond, body = node.get("cond_jaxpr"), node.get("body_jaxpr")
     n_cond = node.get("cond_nconsts", 0)
     n_carry = len(node.results)
@@ -273,7 +264,7 @@ def _while(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any] |
 
 
 def _as_given(carry: list[Any], avals: list[Any]) -> list[Any]:
-    """What a loop without iterations gives, where a step would have made strong types of weak."""
+    """The results of a loop without iterations: weak types become strong, as in an iteration."""
 
     def strong(x: Any, aval: Any) -> Any:
         if not getattr(x, "weak_type", False) or aval.weak_type:
@@ -285,7 +276,7 @@ def _as_given(carry: list[Any], avals: list[Any]) -> list[Any]:
 
 
 def _where(predicate: np.ndarray, new: list[Any], old: list[Any]) -> list[Any]:
-    """Each value of ``new`` where the predicate, over its leading axes, holds."""
+    """Selects from ``new`` where the predicate, over the leading axes, holds, else from ``old``."""
 
     def choose(x: Any, y: Any) -> Any:
         leading = predicate.reshape(predicate.shape + (1,) * (x.ndim - predicate.ndim))
@@ -330,7 +321,7 @@ def _linear_solve(interpreter: Interpreter, node: Node, args: list[Any]) -> list
 
 
 def _shard_map(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any] | None:
-    """The body runs once, on values that stand for the parts on all devices (JAX's eager mode)."""
+    """The body runs once, on values that represent the shards on all devices (JAX's eager mode)."""
     with context():
         _, parameters = params.of_op(node.op, node.name, interpreter.program.exporter)
     if isinstance(parameters["mesh"], mesh_lib.AbstractMesh) or not core.trace_state_clean():
@@ -351,7 +342,7 @@ def _shard_map(interpreter: Interpreter, node: Node, args: list[Any]) -> list[An
 
 
 def _empty_ref(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any]:
-    """JAX makes such a reference in compiled code only; what it holds at first is not defined."""
+    """JAX makes such references in compiled code only; their initial content is undefined."""
     (aval,) = node.avals()
     return [jax.new_ref(jax.numpy.zeros(aval.shape, aval.dtype))]
 
@@ -373,14 +364,14 @@ INTERPRETATIONS: dict[str, Interpretation] = {
 
 
 class Step:
-    """One op being evaluated, as hooks see it.
+    """One op under evaluation, as hooks see it.
 
     Attributes:
-      name: ``"jaxpr.sin"``.
+      name: the op's name, such as ``"jaxpr.sin"``.
       op: the MLIR op.
-      operands: their values.
-      results: their values; ``None`` before the op has run.
-      stack: the functions that are being evaluated, outermost first.
+      operands: the values of the operands.
+      results: the values of the results; ``None`` before the op has run.
+      stack: the functions under evaluation, outermost first.
     """
 
     __slots__ = ("name", "node", "op", "operands", "results", "stack")
@@ -400,7 +391,7 @@ class Step:
 
     @property
     def position(self) -> tuple[str, int, int]:
-        """File, line and column of the user's frame; ``("", 0, 0)`` where there is none."""
+        """File, line and column of the user's frame; ``("", 0, 0)`` if there is none."""
         with context():
             return locations.position(self.op.location)
 
@@ -412,13 +403,13 @@ class Step:
 
     @property
     def source(self) -> str:
-        """The user's source line, ``""`` where it cannot be read."""
+        """The user's source line; ``""`` if it cannot be read."""
         file, line, _ = self.position
         return source_line(file, line).strip()
 
     @property
     def iterations(self) -> tuple[int, ...]:
-        """The passes of the loops around the op, outermost first."""
+        """The iterations of the enclosing loops, outermost first."""
         return tuple(f.iteration for f in self.stack if f.iteration is not None)
 
     def __str__(self) -> str:
@@ -428,25 +419,25 @@ class Step:
 
 
 class Hook:
-    """What is called around every op; subclasses override what they need.
+    """Callbacks around every op; subclasses override what they need.
 
-    An op that calls functions is seen before and after the ops of these.  A hook may assign to
-    elements of ``step.operands`` before, and of ``step.results`` after the op: evaluation goes on
-    with those.
+    An op that calls functions is seen before and after the ops of its functions.  A hook may
+    assign to elements of ``step.operands`` before the op, and of ``step.results`` after it:
+    evaluation continues with the new values.
     """
 
     def before(self, step: Step) -> None:
-        """Called with the operands."""
+        """Called before the op, with the operands."""
 
     def after(self, step: Step) -> None:
-        """Called with operands and results."""
+        """Called after the op, with operands and results."""
 
 
 class Interpreter:
     """Evaluates functions of a program op by op.
 
     Args:
-      program: its module must not change meanwhile.
+      program: the program; its module must not change during evaluation.
       hooks: called around every op, in order.
     """
 
@@ -461,13 +452,13 @@ class Interpreter:
     def run(self, symbol: str, args: Sequence[Any]) -> list[Any]:
         """The results of ``@symbol`` for flat arguments.
 
-        What an op raises while it runs (a callback's error, JAX's ``FloatingPointError``) goes
-        through as it is, with a note that names the op and the user's line.
+        Errors raised while an op runs (a callback's error, JAX's ``FloatingPointError``) pass
+        through, with a note that names the op and the user's line.
 
         Raises:
           ArgumentError: the function takes another number of arguments.
-          EvaluationError: an op cannot be evaluated; names it and the user's line.
-          LoweringError: the program was loaded, and may not use what it reaches for.
+          EvaluationError: an op cannot be evaluated; names the op and the user's line.
+          LoweringError: the program was loaded, and reaches a custom call that it may not use.
         """
         custom_calls.check(self.program)
         takes = len(self.program.function(symbol).type.inputs)
@@ -531,14 +522,14 @@ class Interpreter:
         except (JaxmlirError, NotImplementedError) as e:
             raise _located(e, node) from e
         except Exception as e:
-            # Raised while the op ran: a NaN that JAX looks for, a callback's own error.
+            # Raised while the op ran, by JAX's check for NaNs or by a callback, for example.
             e.add_note(str(Diagnostic("note", f"raised by '{node.name}' op", *_position(node))))
             raise
 
     # -- the domain of values: arrays; subclasses override these --
 
     def leaf(self, node: Node, operands: list[Any]) -> list[Any]:
-        """The results of an op that is not taken apart."""
+        """The results of an op that is evaluated as a whole."""
         return node.bind(self.program)(*operands)
 
     def constant(self, array: Any) -> Any:
@@ -546,21 +537,21 @@ class Interpreter:
         return array
 
     def concrete(self, value: Any) -> np.ndarray | None:
-        """The array that decides about a branch or a loop; ``None`` where it is not known, and the
-        op is then evaluated as a whole."""
+        """The array that controls a branch or a loop; ``None`` if it is not known, in which case
+        the op is evaluated as a whole."""
         return None if isinstance(value, core.Tracer) else np.asarray(value)
 
     def slice(self, value: Any, index: int) -> Any:
-        """``value[index]``, of what a scan goes over."""
+        """``value[index]``, for an operand that a scan slices."""
         if isinstance(value, core.Tracer):
             return jax.lax.dynamic_index_in_dim(value, index, keepdims=False)
         return _slice(value, index)
 
     def stack_up(self, values: list[Any], aval: Any) -> Any:
-        """What a scan gives: the values of all iterations along a new first axis.
+        """A stacked result of a scan: the values of all iterations along a new first axis.
 
         Args:
-          aval: the type of the result, which is all there is to go by if ``values`` is empty.
+          aval: the type of the result, needed if ``values`` is empty.
         """
         if not values:
             with widths_of((aval,)):
@@ -569,7 +560,7 @@ class Interpreter:
                 return array_of(np.zeros(aval.shape, aval.dtype), aval)
         if any(isinstance(v, core.Tracer) or _is_key(v) for v in values):
             return jax.numpy.stack(values)
-        # Concatenating a thousand arrays would have to be compiled for a thousand operands.
+        # In numpy: JAX would compile a concatenation with as many operands as there are arrays.
         return array_of(np.stack([np.asarray(v) for v in values]), aval)
 
 
@@ -581,7 +572,7 @@ def _is_key(value: Any) -> bool:
 
 
 def _located(error: Exception, node: Node) -> EvaluationError:
-    """The error as one about the op."""
+    """Converts an error into one about the op."""
     text = message_of(error).strip().partition("\n")[0]
     message = f"'{node.name}' op cannot be evaluated: {text}"
     return EvaluationError([Diagnostic("error", message, *_position(node))])

@@ -1,12 +1,12 @@
-"""How the functions of a program are lowered: nested ones late, and for each target its own.
+"""Lowering of a program's functions: deeply nested bodies late, and a version for each target.
 
-A function's body is lowered within the rule of the op that calls it, a dozen of Python's frames or
-two below the caller's.  JAX takes fewer, so what it can trace could be too deep to be lowered.
-From some depth on, a placeholder takes the body's place.  When the outermost function is done, the
-bodies are written where the placeholders are by then, from the top of the stack again.
+A function's body is lowered within the rule of the op that calls it, a dozen or two Python frames
+below the caller's body.  JAX needs fewer, so it could trace functions that are nested too deeply to
+be lowered.  From some depth on, a placeholder op therefore replaces the body.  When the outermost
+function is done, the bodies are written at their placeholders, again from the top of the stack.
 
-A module for one platform gets the program for that.  One for several, which ``jax.export`` makes,
-has a case for each group of platforms whose programs differ.
+A module for one platform gets the program's version for it.  A module for several platforms, which
+``jax.export`` makes, has a case for each group of platforms whose versions differ.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.targets import Target
 
 MAX_DEPTH = 10
-"""How many functions within one another are lowered as rules come to them."""
+"""The depth up to which nested functions are lowered within the rules that call them."""
 _TARGET = "jaxmlir.nested_body"
 _KEY = "functions within functions"
 
@@ -36,12 +36,12 @@ class _QueuedBody(NamedTuple):
 
 
 class Nesting:
-    """How deep the lowering of one module is, and what waits in it."""
+    """The nesting depth of the lowering of one module, and its queued bodies."""
 
     def __init__(self) -> None:
         self.depth: int = 0
         self.environment: Any = None
-        # By number: rules' output is kept and copied, so any may stand in the module again.
+        # By number: the output of rules is cached and copied, so placeholders may be repeated.
         self.waiting: list[_QueuedBody] = []
 
     @classmethod
@@ -63,10 +63,11 @@ class Nesting:
     def placeholder(
         self, ctx: Any, callee: Any, args: Sequence[Any]
     ) -> tuple[list[Any], Any] | None:
-        """A placeholder for the results of a call and the tokens after it, if its body may wait.
+        """A placeholder for the results of a call and the tokens after it; ``None`` if the body
+        must be lowered now.
 
-        It may not where it would be written in another place than here: in a context of JAX's, or
-        with constants that the function around it is passed.
+        It must if it depends on where it is written: within a context manager of JAX's, or with
+        constants that are passed to the enclosing function.
         """
         if (
             self.depth < MAX_DEPTH
@@ -91,11 +92,11 @@ class Nesting:
     def finish(
         self, module_context: Any, results: Sequence[Any], tokens: Any
     ) -> tuple[list[Any], Any]:
-        """Writes all that waits; the results and tokens of the outermost function after that."""
+        """Writes the queued bodies; returns the outermost function's final results and tokens."""
         if not self.waiting:
             return [*results], tokens
         flat, tree = mlir.ir_tree_registry.flatten(([*results], [t for _, t in tokens.items()]))
-        # Its operands become what values are replaced by.
+        # An op that uses the results: its operands are updated when placeholders are replaced.
         end = _custom_call("", [], [v for v in flat if v is not None])
         roots = {_root(end), _root(module_context.module.operation)}
         while placeholders := [op for root in roots for op in _placeholders(root)]:
@@ -138,7 +139,7 @@ def _custom_call(config_: str, types: Sequence[ir.Type], operands: Sequence[Any]
 
 
 def _root(op: ir.Operation) -> ir.Operation:
-    """The outermost op around an op: the module, or a function that is in none yet."""
+    """The outermost op around an op: the module, or a function that is in no module yet."""
     while (parent := op.parent) is not None:
         op = parent.operation
     return op
@@ -169,13 +170,13 @@ def lower_for_targets(
     form_of: Callable[[Target], Module],
     lower: Callable[[Any, Module], LoweredResults],
 ) -> LoweredResults:
-    """Emits what a program is for the targets of a module, at JAX's current insertion point.
+    """Emits a program for the targets of a module at JAX's current insertion point.
 
     Args:
       ctx: JAX's ``LoweringRuleContext`` of the calling equation.
-      effects: those of the function.
-      form_of: the program for a target.
-      lower: emits the function of such a program in a context.
+      effects: the effects of the function.
+      form_of: gives the version of the program for a target.
+      lower: emits the function of a version in a context.
     """
     axes = ctx.module_context.axis_context
     devices = getattr(axes, "num_devices", 1)
@@ -215,9 +216,9 @@ def lower_for_targets(
 
 
 def _alone(ctx: Any) -> Any:
-    """A context for those platforms only that one branch of a case is for.
+    """A context for the platforms of one branch of a case only.
 
-    What JAX keeps of rules, and we, is not shared with the other branches.
+    Its caches of the output of rules are not shared with the other branches.
     """
     outer, platforms = ctx.module_context, tuple(ctx.platforms)
     cache, key = outer.lowering_cache, ("platforms", platforms)
@@ -237,7 +238,7 @@ def _alone(ctx: Any) -> Any:
 
 
 def _renumbered(number: ir.Value, platforms: Sequence[str], left: Sequence[str]) -> ir.Value:
-    """The number of the platform that a module runs on, among those that are left in a branch."""
+    """The index of the platform that a module runs on among the platforms of a branch."""
     branches = stablehlo.CaseOp([number.type], index=_as_int32(number), num_branches=len(platforms))
     for region, platform in zip(branches.regions, platforms, strict=True):
         with ir.InsertionPoint(region.blocks.append()):

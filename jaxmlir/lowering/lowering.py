@@ -5,14 +5,14 @@ A program is lowered where JAX lowers the equation that calls it: the rule of ``
 module.
 
 * **Leaves.**  A rule runs once per signature: op, attributes, operand and result types.  Its output
-  is kept as a detached function and copied in for every other op of that signature, in C++ -- what
-  JAX does for equations, with a key that costs a few microseconds instead of tens.
+  is kept as a detached function, and C++ code copies it for every other op of that signature.  JAX
+  does the same for equations, but its key takes tens of microseconds instead of a few.
 * **Ops with functions** (jit, scan, cond, shard_map, custom rules, a user's own ...) run JAX's rule
-  for them too.  Where the rule only evaluates or calls the sub-jaxpr, it is given a stub: a jaxpr
-  of one ``jaxmlir_call`` equation, which lowers by walking that function in turn.  Where it looks
-  at the equations (``bodies="inspected"`` in the op's record), it is given the exported jaxpr.
+  for them too.  If the rule only evaluates or calls the sub-jaxpr, it gets a stub: a jaxpr with one
+  ``jaxmlir_call`` equation, which lowers by walking that function in turn.  If the rule looks at
+  the equations (``bodies="inspected"`` in the op's record), it gets the exported jaxpr.
 
-So no op has a lowering rule of ours, and none can be missing or differ from JAX's.  Custom
+So jaxmlir has no lowering rules of its own, and none can be missing or differ from JAX's.  Custom
 derivative rules are dropped here and nowhere earlier: JAX's rule for them lowers the called
 function.
 """
@@ -74,7 +74,7 @@ def legalize(program: Module, platforms: Sequence[str] | None = None) -> None:
         for key in TREES:
             if key in attributes:
                 pytrees[key] = attributes[key]
-    # The function keeps its signature.
+    # keep_unused: the function keeps its signature.
     lowered = program.lower(platforms, keep_unused=True)
     text = mlir.module_to_string(lowered.compiler_ir(), enable_debug_info=True)
     module = parse_module(text)
@@ -119,17 +119,17 @@ class LegalizeToStablehlo(Pass):
 
 
 def _counts(program: Module) -> tuple[int, int]:
-    """How many values the public function takes and gives."""
+    """The numbers of arguments and results of the public function."""
     type_ = program.function(program.name).type
     return len(type_.inputs), len(type_.results)
 
 
 PLATFORMS = "jaxpr.platforms"
-"""The attribute of the argument that is the number of a platform: their names."""
+"""The attribute of the platform-index argument that lists the names of the platforms."""
 
 
 def _name_platforms(function: func.FuncOp, platforms: Sequence[str]) -> None:
-    """Names the platforms on the argument that JAX adds where there are several."""
+    """Lists the platforms on the platform-index argument that JAX adds if there are several."""
     attributes = [{a.name: a.attr for a in ir.DictAttr(of_one)} for of_one in function.arg_attrs]
     index, nothing = map(ir.StringAttr.get, ("_platform_index", ""))
     for of_one in attributes:
@@ -145,17 +145,17 @@ def lower_function(
 
     Args:
       ctx: JAX's ``LoweringRuleContext`` of the calling equation.
-      args: the operands, as JAX's IR values; ``None`` for those that ``results`` do not need.
-      results: those that are used; what only the others need is left out, in the functions that
-        this one calls too.  By default nothing is left out.
+      args: the operands, as JAX's IR values; ``None`` for operands that ``results`` do not need.
+      results: which results are used; ops that only the others need are left out, also in callees.
+        By default nothing is left out.
 
-    Returns:
-      The results, ``None`` for those that are not used, and the tokens of the ordered effects after
-      the last op.
+      Returns:
+        The results, ``None`` for unused ones, and the tokens of the ordered effects after the last
+        op.
 
-    Raises:
-      LoweringError: JAX has no rule for an op on the platform, its rule fails, or the program may
-        not use it; names the op and the user's line.
+      Raises:
+        LoweringError: JAX has no rule for an op on the platform, the rule fails, or the program may
+          not use the op; names the op and the user's line.
     """
     custom_calls.check(program)
     liveness = liveness_of(program)
@@ -178,8 +178,8 @@ def lower_function(
 
 
 def _with_sizes(ctx: Any) -> Any:
-    """A context whose sizes, and number of the platform, have the types that they have in all of
-    the module: within an op of 64-bit types, JAX hands them over as integers of 64 bits."""
+    """A context whose sizes and platform index have the same types as in the rest of the module.
+    Within an op of 64-bit types, JAX passes them as 64-bit integers."""
     sizes = ctx.dim_var_values
     if not sizes:
         return ctx
@@ -188,7 +188,7 @@ def _with_sizes(ctx: Any) -> Any:
 
 
 def _converted(values: Sequence[Any], types: Sequence[ir.Type]) -> list[Any]:
-    """Integers of other types."""
+    """Converts integers to the given types."""
     pairs = zip(values, types, strict=True)
     return [v if v.type == t else stablehlo.convert(t, v) for v, t in pairs]
 
@@ -207,8 +207,9 @@ class _Lowering:
         self.traceback = ctx.traceback or jaxlib_jax.Traceback()
         self.home = body.function.location.attr
         self.prefix = str(ctx.name_stack)
-        # Of the ops' frames under this equation's traceback, and of their locations under its name
-        # stack too.  What came from no line of the user's is where its function is.
+        # Caches of translated locations: of frames under this equation's traceback, and of whole
+        # locations under its name stack too.  Ops without a user's line have the function's
+        # location.
         key = ("frames", self.home, self.traceback)
         self.frames: dict[Any, ir.Location] = self.cache.setdefault(key, {})
         key = ("locations", *key, self.prefix)
@@ -253,8 +254,8 @@ class _Lowering:
                 located = _at_op(e, op, name)
                 raise located from cause_of(located, e)
             except _OF_RULES as e:
-                # AssertionError and NameError are what JAX's rules raise where no transformation
-                # is around the program.
+                # JAX's rules raise AssertionError and NameError for collectives outside of the
+                # transformation that binds their axis.
                 axes = effect_attributes.axis_names(op)
                 if not axes or not isinstance(e, (AssertionError, NameError)):
                     raise _at_op(e, op, name) from e
@@ -280,7 +281,7 @@ class _Lowering:
         return jax_mlir_ext.inlined_func_call(template.function, arguments)
 
     def constant(self, op: Any, known: Signature) -> Any:
-        """A constant.  Programs write the same small ones over and over: they have templates."""
+        """A constant.  Constants have templates: programs repeat the same small ones many times."""
         value, aval = constant_value(self.program, op), aval_of(known.results[0])
         if "name" in op.attributes or not isinstance(value, np.ndarray):
             return mlir.ir_constant(value, const_lowering=self.ctx.const_lowering, aval=aval)
@@ -337,7 +338,7 @@ class _Lowering:
     def leaf(
         self, eqn: _RuleArguments, known: Signature, lower: Any, rules: tuple[Any, ...]
     ) -> LoweringTemplate:
-        """The template of a leaf op: that of a pointwise op of another shape, if there is one."""
+        """The template of a leaf op; a pointwise op's may be reshaped from one of another shape."""
         alike = None if self.ctx.dim_var_values else pointwise.kind_of(known)
         if alike is None:
             return self.leaf_here(eqn, known, lower, rules)
@@ -357,7 +358,7 @@ class _Lowering:
     def kept_alike(
         self, alike: pointwise.PointwiseKind
     ) -> tuple[LoweringTemplate, pointwise.Shape] | None:
-        """The template that an earlier process has made for such ops, and for which shape."""
+        """The template of an earlier process for pointwise ops of this kind, and its shape."""
         entry = self.kept and self.kept.find_alike(alike)
         return (LoweringTemplate.read(entry[0]), entry[1]) if entry else None
 
@@ -369,10 +370,10 @@ class _Lowering:
         rules: tuple[Any, ...],
         alike: pointwise.PointwiseKind | None = None,
     ) -> LoweringTemplate:
-        """The template for the op's own shape, read back where earlier modules have had it.
+        """The template for the op's own shape; read back if the process has made it before.
 
-        It is written down for the second, or for other processes: most of a process's first program
-        are met in no other.
+        Without a cache on disk, its bytecode is kept from the second module on only: most templates
+        of the first program of a process are not used again.
         """
         codes = None if self.environment is None else eqn.codes
         key = (rules, self.environment)
@@ -380,7 +381,7 @@ class _Lowering:
         if code:
             return LoweringTemplate.read(code)
         before = _left_in(self.module_context)
-        # Its ops are copied to other places, so they are not to tell of this one.
+        # The template's ops are copied to other places, so they must not have this location.
         nowhere = jaxlib_jax.Traceback()
         with source_info_util.user_context(nowhere), eqn.ctx.manager, eqn.widths:
             template = self.emit_leaf(eqn, lower)
@@ -389,7 +390,7 @@ class _Lowering:
         if key not in codes and self.kept is None:
             codes[key] = None
             return template
-        # A rule that calls a function of its module has written more than its own code.
+        # A rule may also have changed the module, or refer to other functions of it: not kept.
         whole = _left_in(self.module_context) == before and template.is_whole
         code = codes[key] = template.code if whole else b""
         if whole and self.kept is not None:
@@ -398,8 +399,8 @@ class _Lowering:
 
     @functools.cached_property
     def environment(self) -> Any | None:
-        """The key of all that a leaf's rule may depend on besides its equation; ``None`` where that
-        is too much."""
+        """A key of everything that a leaf's rule may depend on besides its equation; ``None`` with
+        symbolic sizes or several devices."""
         module_context = self.module_context
         if self.ctx.dim_var_values or getattr(module_context.axis_context, "num_devices", 1) != 1:
             return None
@@ -413,7 +414,7 @@ class _Lowering:
 
     @functools.cached_property
     def kept(self) -> LeafTemplates | None:
-        """The templates that earlier processes have made."""
+        """The templates of earlier processes on disk."""
         if self.environment is None:
             return None
         platforms = self.environment[0]
@@ -423,9 +424,9 @@ class _Lowering:
         return self.cache[key]
 
     def emit_leaf(self, eqn: _RuleArguments, lower: Any) -> LoweringTemplate:
-        """A rule's output for arrays: ``_emit_lowering_rule_as_fun`` without what others need.
+        """A rule's output for arrays: JAX's ``_emit_lowering_rule_as_fun``, reduced to arrays.
 
-        Most of the time of lowering a small program goes into this.
+        Lowering a small program spends most of its time here.
         """
         module_context = self.module_context
         dim_vars = self.ctx.dim_var_values
@@ -462,10 +463,10 @@ class _Lowering:
         return LoweringTemplate(function)
 
     def equation(self, op: Any, name: str, shared: bool) -> _RuleArguments:
-        """The op as JAX's rules take it.
+        """The arguments of JAX's lowering rules for an op.
 
         Args:
-          shared: it means the same in every program.
+          shared: whether the op means the same in every program.
         """
         if name == "jaxpr.custom_lin":
             refuse_custom_lin(self.program, op, "lowered")
@@ -473,7 +474,6 @@ class _Lowering:
         with context():
             primitive, parameters = params.of_op(op, name, reader)
             attributes = op.attributes
-            ctx_attr = attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None
             op_effects: Any = core.no_effects
             if "jaxpr.effects" in attributes:
                 op_effects = frozenset(codec.decode(a) for a in attributes["jaxpr.effects"])
@@ -482,7 +482,7 @@ class _Lowering:
             return _RuleArguments(
                 primitive=primitive,
                 params=parameters,
-                ctx=effect_attributes.decode_ctx(ctx_attr),
+                ctx=effect_attributes.ctx_of(attributes),
                 effects=op_effects,
                 ordered=tuple(effects.ordered_effects.filter_in(op_effects)),
                 avals_in=avals_in,
@@ -504,7 +504,7 @@ class _Lowering:
         name, frames = locations.split(location)
         outer = self.ctx.name_stack
         if outer.stack and isinstance(outer.stack[-1], source_info_util.Transform):
-            # It is printed around the name that follows.
+            # A transformation is printed around the name that follows it.
             name = str(outer + locations.name_stack(location))
         elif self.prefix:
             name = f"{self.prefix}/{name}" if name else self.prefix
@@ -527,21 +527,21 @@ class _Lowering:
         return translated
 
     def is_nowhere(self, frames: ir.Location) -> bool:
-        """Whether an op's equation came from no line of the user's: it has its function's."""
+        """Whether an op has no user's line of its own, but its function's location."""
         return frames.attr == self.home
 
     def within(self, traceback: Any | None) -> Any:
-        """A traceback with that of the calling equation below it."""
+        """A traceback followed by that of the calling equation."""
         return self.traceback if traceback is None else traceback + self.traceback
 
 
 def _check_rule(returned: Any, expected: Iterable[ir.Type]) -> None:
-    """Fails where a rule gives values of other types than its op has, or ops that are not valid.
+    """Fails if a rule gives values of other types than the op's, or invalid ops.
 
-    JAX would find that in the module as a whole, and name no op.
+    JAX would only find this when it verifies the whole module, and would not name the op.
 
     Args:
-      returned: the end of the function that the rule has written.
+      returned: the return op of the function that the rule has written.
     """
     got, want = [v.type for v in returned.operands], [*expected]
     if got != want:
@@ -555,7 +555,7 @@ def _check_rule(returned: Any, expected: Iterable[ir.Type]) -> None:
 
 
 def _left_in(module_context: Any) -> tuple[Any, ...]:
-    """The state that rules leave with a module besides ops: callbacks, what these need,
+    """The state that rules leave in a module besides ops: callbacks, objects they keep alive,
     channels."""
     return (
         len(module_context.keepalives),
@@ -564,7 +564,7 @@ def _left_in(module_context: Any) -> tuple[Any, ...]:
     )
 
 
-# What rules raise about ops that they cannot lower.  Others are errors that the program asks for.
+# The errors that rules raise about ops that they cannot lower.  Others are meant for the user.
 _OF_RULES = (
     ArithmeticError,
     AssertionError,
@@ -585,7 +585,7 @@ def _at_op(error: Exception, op: Any, name: str) -> LoweringError:
     located = errors.at_op(LoweringError, error, name, position, "op cannot be lowered")
     first, *others = located.diagnostics
     if locations.is_of_jax(first.file) and not locations.is_of_jax(position[0]):
-        # An op of a function of JAX's: who calls that is the user.
+        # The op is in a JAX-internal function: report the user's line that calls it.
         file, line, col = position
         place = Diagnostic("note", "the op is here", first.file, first.line, first.col)
         first = first._replace(file=file, line=line, col=col, notes=(*first.notes, place))
@@ -605,13 +605,13 @@ class _RuleArguments(NamedTuple):
     avals_out: list[Any]
     # Whether operands and results are arrays, each one value in StableHLO.
     arrays: bool
-    # What a leaf's rule emitted, by the rule and the environment: reading it takes a fifth of the
-    # time of running the rule.  Not kept of what one program only can mean.
+    # The output of a leaf's rule, by rule and environment: reading it takes a fifth of the time of
+    # running the rule.  None for ops that mean something in one program only.
     codes: dict[Any, bytes | None] | None
 
     @property
     def widths(self) -> contextlib.AbstractContextManager[Any]:
-        """The context in which a rule is to run."""
+        """The context manager in which a rule must run."""
         return widths_of((*self.avals_in, *self.avals_out))
 
 
@@ -619,7 +619,7 @@ def refuse_custom_lin(program: Module, op: Any, verb: str) -> NoReturn:
     """Fails on a linear map of which only the transpose is known.
 
     Args:
-      verb: what it cannot be.
+      verb: what cannot be done with it, such as "lowered".
     """
     raise forward_mode_error(
         program,
@@ -631,14 +631,14 @@ def refuse_custom_lin(program: Module, op: Any, verb: str) -> NoReturn:
     )
 
 
-# By signature, of every program: those that name no function and no Python object.
+# By signature, for all programs; only ops that refer to no function and no Python object.
 equations: dict[Signature, _RuleArguments] = {}
 
 
 def _constant_template(
     value: np.ndarray, aval: Any, dim_types: Sequence[ir.Type]
 ) -> LoweringTemplate:
-    """A template without operands but, as all have, the sizes of symbolic dimensions."""
+    """A template whose only operands are, as in all templates, the sizes of symbolic dimensions."""
     with ir.Location.unknown() as nowhere:
         attributes = {
             "sym_name": ir.StringAttr.get("constant"),
@@ -710,7 +710,7 @@ def _call_entry(
 
 
 def _translate_frames(location: ir.Location, known: dict[Any, Any]) -> ir.Location:
-    """A location of our context rebuilt in the current one; ``known`` has those met before."""
+    """A location of jaxmlir's context rebuilt in the current one; ``known`` is a cache."""
     key = location.attr
     translated = known.get(key)
     if translated is not None:
@@ -736,7 +736,7 @@ def _translate_frames(location: ir.Location, known: dict[Any, Any]) -> ir.Locati
 @functools.cache
 def _bodies(name: str) -> str:
     record = ops.record_of(name)
-    # A primitive nobody knows may look into the jaxprs it is given.
+    # The rule of an unknown primitive may inspect the jaxprs it is given.
     return record.bodies if record is not None else "inspected"
 
 

@@ -1,5 +1,5 @@
-"""Templates that JAX's lowering rules gave for ops without functions, in this process and on disk
-(:mod:`jaxmlir.caching.rule_cache`)."""
+"""Templates: the output of JAX's lowering rules for ops without functions, in this process and on
+disk (:mod:`jaxmlir.caching.rule_cache`)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class LoweringTemplate:
-    """A rule's output as a function to copy in."""
+    """A rule's output as a function whose body is copied for each op."""
 
     __slots__ = ("function", "module")
 
     def __init__(self, function: Any, module: ir.Module | None = None):
         self.function: Any = function
-        # An operation does not keep the module that it is in.
+        # Keeps the module alive: an operation does not.
         self.module: Any | None = module
 
     @classmethod
     def read(cls, code: bytes) -> LoweringTemplate:
-        """The template whose :attr:`code` is some bytecode, in the current context."""
+        """The template with this :attr:`code`, in the current context."""
         module = ir.Module.parse(code)
         (function,) = module.body.operations
         return cls(function.operation, module)
@@ -40,7 +40,7 @@ class LoweringTemplate:
 
     @property
     def is_whole(self) -> bool:
-        """Whether there is nothing in it that refers to a function, or to code of a library."""
+        """Whether nothing in it refers to other functions or to library code."""
         return all(_is_plain(op.operation.name) for op in inner_ops(self.function))
 
 
@@ -53,19 +53,19 @@ def _is_plain(name: str) -> bool:
 
 
 class LeafTemplates:
-    """The templates that are kept for one environment of a lowering."""
+    """The templates on disk for one environment of a lowering."""
 
     def __init__(self, cache: RuleCache, environment: str):
         self._cache = cache
         self._environment = environment
 
     def find(self, known: Signature) -> bytes | None:
-        """The bytecode of the template for the ops of a signature."""
+        """The bytecode of the template for a signature."""
         key = self._key_of(known)
         return key and self._cache.find(key)
 
     def find_alike(self, alike: PointwiseKind) -> tuple[bytes, Shape] | None:
-        """The template's bytecode for pointwise ops of any shape, and the shape it was made for."""
+        """The bytecode and the shape of a template for pointwise ops of this kind."""
         entry = self._cache.find_alike(self._key("alike", alike.text))
         code = entry and self._cache.find(entry[0])
         return (code, entry[1]) if entry and code else None
@@ -74,7 +74,7 @@ class LeafTemplates:
         """Keeps a template for later processes.
 
         Args:
-          alike: it is to serve for pointwise ops of other shapes, too.
+          alike: the kind, if the template also serves pointwise ops of other shapes.
         """
         key = self._key_of(known)
         if key is not None:
@@ -83,7 +83,7 @@ class LeafTemplates:
                 self._cache.keep_alike(self._key("alike", alike.text), key, alike.shape)
 
     def _key_of(self, known: Signature) -> bytes | None:
-        """The key of a template on disk, if it is to be kept."""
+        """The key of a template on disk; ``None`` if it must not be kept."""
         if known.text is None or known.name in self._cache.without:
             return None
         return self._key("leaf", known.text)
@@ -93,8 +93,8 @@ class LeafTemplates:
 
 
 def kept_leaves(module_context: Any, platforms: Any) -> LeafTemplates | None:
-    """The templates on disk for the lowering of a module for platforms, unless that is no plain
-    one."""
+    """The templates on disk for the lowering of a module; ``None`` without a cache directory, with
+    a mesh, or with overridden lowering rules."""
     axes, parameters = module_context.axis_context, module_context.lowering_parameters
     mesh = getattr(axes, "abstract_mesh", None)
     is_plain = type(axes) is mlir.sharding_impls.ShardingContext and (mesh is None or mesh.empty)

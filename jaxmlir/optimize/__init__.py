@@ -1,1 +1,1 @@
-"""Optimizing passes; the modules of this folder itself are what several of them use."""
+"""Optimizing passes; the modules directly in this folder are shared by several of them."""

@@ -1,8 +1,8 @@
-"""What it takes to compile an op more, against the time that it saves in each run.
+"""Weighs the time to compile more ops against the time that they save in each run.
 
-A pass that writes several ops in the place of one, or ops a second time, has the compiler optimise
-and translate them all.  :meth:`CompileTime.pays` is where every such pass asks whether that is made
-up for within a number of calls of the program.
+If a pass replaces one op by several, or duplicates ops, the compiler has to optimize and translate
+all of them.  Every such pass asks :meth:`CompileTime.pays` whether the saved time makes up for that
+within a number of calls of the program.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
 
 PER_CONVOLUTION = 100
-"""How many ops a convolution counts as: it takes 0.05 s to compile."""
+"""The number of ops that a convolution counts as: it takes 0.05 s to compile."""
 CALLS = 1_000
-"""How often a program is taken to be called."""
+"""The assumed number of calls of a program."""
 ITERATIONS = 100
-"""How often a loop is taken to run its body where that is not known."""
+"""The assumed trip count of a loop where it is not known."""
 
 
 class CompileTime:
-    """Decides for the functions of a program, as they are now, whether more ops pay.
+    """Decides whether additional ops pay in the functions of a program as they are now.
 
     Args:
-      calls: how often the program is called; if that is infinite, all ops pay.
+      calls: how often the program is called; if infinite, additional ops always pay.
     """
 
     def __init__(self, program: Module, calls: float = CALLS):
@@ -38,11 +38,11 @@ class CompileTime:
         self._iterations = {} if calls == inf else program.get_analysis(_iterations)
 
     def pays(self, symbol: str, ops: float, saved: float) -> bool:
-        """Whether ops in ``@symbol`` save more time than it takes to compile them.
+        """Whether additional ops in ``@symbol`` save more time than it takes to compile them.
 
         Args:
-          ops: how many there will be more than before.
-          saved: nanoseconds in each run of the function.
+          ops: the number of additional ops.
+          saved: the nanoseconds that they save in each run of the function.
         """
         if ops <= 0 or self._calls == inf:
             return True
@@ -50,13 +50,13 @@ class CompileTime:
 
 
 def _iterations(program: Module) -> dict[str, float]:
-    """How often a call of a program runs each copy of a function, of those that XLA has inlined."""
+    """How often a call of a program runs each copy of a function that XLA inlines."""
     copies, runs = runs_of(program, lambda op, name: 1.0), runs_of(program)
     return {symbol: runs[symbol] / copies[symbol] for symbol in copies if copies[symbol]}
 
 
 def _times(op: Any, name: str) -> float:
-    """How often an op runs its functions, by estimate where that is not known."""
+    """How often an op runs its functions, estimated where that is not known."""
     if name == "jaxpr.scan":
         count = trip_count(attribute(op, "length"))
         return ITERATIONS if count is None else count
@@ -64,14 +64,14 @@ def _times(op: Any, name: str) -> float:
 
 
 def runs_of(program: Module, times: Callable[[Any, str], float] = _times) -> Mapping[str, float]:
-    """How often a call of a program runs each function; of branches, each is taken to run.
+    """How often a call of a program runs each function; all branches are counted.
 
     Args:
-      times: how often an op of some name runs its functions.
+      times: how often an op with a name runs its functions.
     """
     graph = analyses_of(program).graph
     runs: defaultdict[str, float] = defaultdict(float, dict.fromkeys(graph.entry_points(), 1.0))
-    # Callers before what they call; of functions that call each other one comes too late.
+    # Callers before callees; in a cycle of calls one caller comes too late.
     for symbol in reversed([*graph.callees_first()]):
         if graph.uses[symbol]:
             for op, name in graph.ops[symbol]:

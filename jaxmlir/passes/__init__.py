@@ -7,7 +7,7 @@ A pass is named in a pipeline as MLIR names its own::
 ``jaxmlir-opt --list-passes`` lists them.  A package adds its own under the entry-point group
 ``jaxmlir.passes``: ``my-pass = "my_package.my_module:MyPass"``.
 
-What runs pipelines is loaded on first use: a program is differentiated without it.
+The modules that run pipelines are loaded on first use: differentiating a program needs none.
 """
 
 from __future__ import annotations
@@ -16,14 +16,6 @@ from typing import TYPE_CHECKING
 
 from jaxmlir.errors import nearest
 from jaxmlir.support.lazy import lazy_names
-
-if TYPE_CHECKING:
-    from jaxmlir.passes.base import Option, Pass
-    from jaxmlir.passes.descriptions import Description
-    from jaxmlir.passes.instrument import Instrumentation, Statistics, Timing
-    from jaxmlir.passes.levels import LEVELS, STORAGE, level_pipeline, level_stages
-    from jaxmlir.passes.pipeline import Pipeline
-    from jaxmlir.passes.remarks import remark, remarks_wanted
 
 _EXPORTS = {
     "Description": "descriptions",
@@ -138,14 +130,14 @@ else:
 
 
 def find_pass(name: str) -> type[Pass] | None:
-    """The class of a pass written in Python, or None: then it may be a C++ pass."""
+    """The class of a pass written in Python; ``None`` for other names, such as C++ passes."""
     from jaxmlir.passes import base
 
     return base.find_class(name, BUILTIN_PASSES)
 
 
 def pass_exists(name: str) -> bool:
-    """Whether a pipeline may name this pass, in Python or in C++."""
+    """Whether there is a pass of this name, in Python or in C++."""
     from jaxmlir.passes import cxx
 
     return bool(name) and (find_pass(name) is not None or cxx.exists(name))
@@ -188,8 +180,8 @@ def parse_pipeline(text: str) -> Pipeline:
     """Parses MLIR's textual pipeline, e.g. ``builtin.module(jaxpr-verify,func.func(cse))``.
 
     Raises:
-      PipelineError: malformed, or an unknown pass or option; points at the column, and suggests
-        the nearest name.
+      PipelineError: the text is malformed, or a pass or option is unknown; points at the column
+        and suggests the nearest name.
     """
     from jaxmlir.passes import pipeline
 

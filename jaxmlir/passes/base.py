@@ -14,8 +14,8 @@ A pass ``jaxpr-foo`` is one small file with one class::
         def run(self, program): ...
 
 Its text form is ``jaxpr-foo{max-depth=3}``: the field ``max_depth`` is the option ``max-depth``.
-Defining the class is all the registration that ``--load`` needs.  It becomes a dataclass when it is
-first used: most processes use the algorithms of a few passes, and none of their options.
+Defining the class is all the registration that ``--load`` needs.  The class becomes a dataclass on
+first use: most processes use the algorithms of a few passes, and none of their options.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from jaxmlir.dialect.module import Module
 
-# Options that are numbers of something, of which there cannot be fewer than none.
+# Options that count or measure something, and so cannot be negative.
 _NOT_NEGATIVE = "at least 0"
 Count = Annotated[int, _NOT_NEGATIVE]
 Amount = Annotated[float, _NOT_NEGATIVE]
@@ -53,18 +53,18 @@ _FALSE = ("false", "0")
 class Pass:
     """Base of all passes. ``run`` changes ``program.module`` in place.
 
-    What the program is compiled for is ``program.target``.
+    ``program.target`` is the target that the program is compiled for.
     """
 
     name: ClassVar[str]
     is_cxx: ClassVar[bool] = False
 
     compilers: ClassVar[tuple[str, ...]] = ()
-    """The platforms for whose compilers the pass is: it is skipped for others. Empty: all."""
+    """The platforms that the pass is for; it is skipped on others. Empty: all platforms."""
 
     partitioned: ClassVar[bool] = True
-    """Whether the pass is also for programs that the compiler partitions over several devices: it
-    is not if it takes an array apart along a dimension that may be the one that is sharded."""
+    """Whether the pass is also for programs that the compiler partitions over several devices.  It
+    is not if it splits an array along a dimension that may be sharded."""
 
     loaded: ClassVar[dict[str, type[Pass]]] = {}
     """Every pass class defined so far, by name."""
@@ -75,7 +75,7 @@ class Pass:
             return
         if not re.fullmatch(r"[A-Za-z_][\w.-]*", cls.name):
             raise PipelineError(f"a pass cannot be named '{cls.name}': a pipeline could not say so")
-        # dataclass(slots=True) makes the class a second time, under the same qualified name.
+        # dataclass(slots=True) creates the class again, under the same qualified name.
         first = Pass.loaded.setdefault(cls.name, cls)
         if (first.__module__, first.__qualname__) != (cls.__module__, cls.__qualname__):
             raise PipelineError(
@@ -99,10 +99,10 @@ class Pass:
                         raise PipelineError(f"the options of pass '{cls.name}': {e}") from e
 
     def run(self, program: Module) -> bool | None:
-        """Changes the program in place; the pass manager has entered the process's context.
+        """Changes the program in place, within the context of the process.
 
         Returns:
-          ``False`` if it is as it was, to the last op: what has been read of it is kept then.
+          ``False`` if no op has changed: then cached analyses of the program are kept.
         """
         raise PassError(f"pass '{self.name}' does not define run(program)")
 
@@ -113,8 +113,8 @@ class Pass:
 
     @classmethod
     def with_defaults(cls) -> Self:
-        """The pass with its default options.  They are attributes of its class, which need not
-        become a dataclass for them."""
+        """The pass with its default options.  These are attributes of the class, which does not
+        become a dataclass for this."""
         return object.__new__(cls)
 
     @classmethod
@@ -149,7 +149,7 @@ class Pass:
         return f"{self.name}{{{' '.join(shown)}}}" if shown else self.name
 
 
-# A class that another thread has begun to change is none of both.
+# A class that another thread is turning into a dataclass must not be used meanwhile.
 _becoming_dataclass = threading.RLock()
 
 
@@ -171,7 +171,7 @@ class Option(NamedTuple):
 
     @property
     def name(self) -> str:
-        # A field may need an underscore at its end to differ from a word of Python: ``while_``.
+        # A field named like a Python keyword ends in an underscore: ``while_``.
         return self.field.name.rstrip("_").replace("_", "-")
 
     @property
@@ -212,7 +212,7 @@ def _is_union(kind: Any) -> bool:
 
 
 def _parse(text: str, kind: Any) -> Any:
-    """A value of type ``kind`` from its text; ValueError where it is not one."""
+    """Parses a value of type ``kind``; raises ValueError for other texts."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
         value = _parse(text, args[0])
@@ -232,22 +232,22 @@ def _parse(text: str, kind: Any) -> Any:
                 return _parse(text, member)
     if origin is tuple:
         return tuple(_parse(part, args[0]) for part in text.split(",")) if text else ()
-    if kind is bool:
-        if text not in _TRUE + _FALSE:
-            raise ValueError(text)
-        return text in _TRUE
-    if kind is str:
-        return text
-    if kind in (int, float):
-        value = kind(text)
-        if kind is float and math.isnan(value):
-            raise ValueError(text)
-        return value
-    raise PipelineError(f"an option of a pass cannot be of type {_kind(kind)}")
+    if kind not in (bool, int, float, str):
+        raise PipelineError(f"an option of a pass cannot be of type {_kind(kind)}")
+    return _parse_scalar(text, kind)
+
+
+def _parse_scalar(text: str, kind: type[bool | int | float | str]) -> Any:
+    if kind is bool and text not in _TRUE + _FALSE:
+        raise ValueError(text)
+    value = text in _TRUE if kind is bool else kind(text)
+    if isinstance(value, float) and math.isnan(value):
+        raise ValueError(text)
+    return value
 
 
 def format_value(value: Any) -> str:
-    """An option's value, as it is written in a pipeline."""
+    """The value of an option as a pipeline spells it."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -276,15 +276,15 @@ ENTRY_POINT_GROUP = "jaxmlir.passes"
 
 
 def find_class(name: str, builtin: tuple[tuple[str, str], ...]) -> type[Pass] | None:
-    """The class of a pass that is written in Python, or None.
+    """The class of a pass that is written in Python; ``None`` if there is none.
 
     Raises:
       PipelineError: an installed package offers the pass, but it cannot be imported.
     """
     target = _by_name(builtin).get(name)
     if target is not None:
-        # Though it may be loaded: another thread may not have come to the end of its module, and an
-        # import waits for that.
+        # Imported even if the class is loaded: another thread may still be executing the module,
+        # and the import waits for that.
         return _import(name, target)
     if name in Pass.loaded:
         return Pass.loaded[name]
@@ -306,7 +306,7 @@ def plugins() -> tuple[EntryPoint, ...]:
 
 @functools.cache
 def _plugins_on(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """The entry points of the packages on a path; each has to be read, in milliseconds."""
+    """The entry points of the packages on a path; reading them takes milliseconds."""
     from importlib.metadata import entry_points
 
     return tuple(entry_points(group=ENTRY_POINT_GROUP))

@@ -1,8 +1,8 @@
 """The C++ passes inside jaxlib: MLIR's, StableHLO's, CHLO's and Shardy's.
 
-MLIR's Python bindings parse a pipeline but cannot list what they know, so the names are written
-here; which of them the installed jaxlib has is asked of its parser.  A name that is not in this
-table still works in a pipeline where the parser knows it.
+MLIR's Python bindings parse a pipeline but cannot list the passes they know.  So the names are
+listed here, and the parser of the installed jaxlib is asked which of them exist.  A name that is
+not in this table works in a pipeline if the parser knows it.
 """
 
 from __future__ import annotations
@@ -98,10 +98,10 @@ def parse(element: str, anchor: str = "builtin.module") -> PassManager:
 
 
 def anchor_of(element: str, anchor: str = "builtin.module") -> str | None:
-    """The op that a pass must be nested in to run under ``anchor``; None where it runs as it is.
+    """The op that a pass must be nested in to run under ``anchor``; None if it needs no nesting.
 
     Raises:
-      ValueError: with the message of MLIR's parser, where the pass does not exist.
+      ValueError: the pass does not exist; with the message of MLIR's parser.
     """
     try:
         parse(element, anchor)

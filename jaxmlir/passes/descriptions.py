@@ -1,6 +1,6 @@
 """Descriptions of passes and their options, read from the source.
 
-Listing the passes must not import them, for some import JAX, and those of other packages anything.
+Listing passes must not import them: some import JAX, and passes of other packages import anything.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class OptionText:
 
     name: str
     kind: str
-    """The type in words; empty where only the default is known, which C++ passes print."""
+    """The type in words; empty for C++ passes, which only print the default."""
     default: str | None
-    """``None``: it must be given."""
+    """``None`` if the option is required."""
     help: str = ""
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class OptionText:
 
     @property
     def description(self) -> str:
-        """The option's meaning, and its default where that is not said."""
+        """The option's meaning, and its default unless the help states it."""
         if self.default is None:
             note = "required"
         elif not self.kind or self.default in ("", "''") or "by default" in self.help:
@@ -56,7 +56,7 @@ NOTHING = Description("")
 
 
 def of_target(target: str) -> Description:
-    """The description of ``package.module:Class``, empty where the source is not found."""
+    """The description of ``package.module:Class``; empty if the source is not found."""
     module, _, name = target.partition(":")
     definitions = _top_level(module)
     cls = definitions.get(name)
@@ -79,9 +79,9 @@ def of_class(cls: type[Pass]) -> Description:
 
 
 def _find(module: str) -> ModuleSpec | None:
-    """The place of a module, found without importing the packages that it is in."""
+    """The spec of a module, found without importing its parent packages."""
     name, *rest = module.split(".")
-    # What is installed in editable mode may be known to a finder of its own only.
+    # Only a finder of its own may know a package that is installed in editable mode.
     spec = find_spec(name)
     for part in rest:
         if spec is None:
@@ -114,7 +114,7 @@ _Definition = ast.ClassDef | ast.expr | _ImportedName
 
 @functools.cache
 def _top_level(module: str) -> dict[str, _Definition]:
-    """A module's classes, constants and imports by name; none where its source is not found."""
+    """A module's classes, constants and imports by name; empty if its source is not found."""
     spec = _find(module)
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         return {}
@@ -135,7 +135,7 @@ def _top_level(module: str) -> dict[str, _Definition]:
 def _lineage(
     node: ast.ClassDef, known: Mapping[str, _Definition]
 ) -> Iterator[tuple[ast.ClassDef, Mapping[str, _Definition]]]:
-    """The base classes of a class, and itself, each with what its module defines."""
+    """The base classes of a class and the class, each with the definitions of its module."""
     for base in node.bases:
         cls, names = known.get(base.id) if isinstance(base, ast.Name) else None, known
         if isinstance(cls, _ImportedName):
@@ -148,7 +148,7 @@ def _lineage(
 def _fields(
     node: ast.ClassDef, known: Mapping[str, _Definition]
 ) -> Iterator[tuple[str, tuple[str, str | None]]]:
-    """Name, kind and default of each option that a class adds to those of its bases."""
+    """Name, kind and default of each option that a class defines itself."""
     for item in node.body:
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
             if "ClassVar" not in ast.unparse(item.annotation):
@@ -157,7 +157,7 @@ def _fields(
 
 
 def _kind(node: ast.expr, known: Mapping[str, _Definition]) -> str:
-    """A type in words, as :class:`~jaxmlir.passes.base.Option` has it."""
+    """A type in words, as :class:`~jaxmlir.passes.base.Option` writes it."""
     match node:
         case ast.Constant(value=None):
             return "none"
@@ -190,7 +190,7 @@ def _default(node: ast.expr | None, known: Mapping[str, _Definition]) -> str | N
 
 
 def _named(node: ast.expr, known: Mapping[str, _Definition]) -> ast.expr | None:
-    """The expression that a name stands for, if that is no class."""
+    """The expression assigned to a name; ``None`` for classes and other expressions."""
     definition = known.get(node.id) if isinstance(node, ast.Name) else None
     if isinstance(definition, _ImportedName):
         definition = definition.definition()

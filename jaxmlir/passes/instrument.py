@@ -1,4 +1,4 @@
-"""Looking at a pipeline while it runs: IR dumps, timing and statistics, as mlir-opt prints them."""
+"""Observing a pipeline while it runs: IR dumps, timing and statistics, as mlir-opt prints them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _titled(title: str) -> list[str]:
 
 
 class Timing:
-    """Wall time by name; a name that is measured twice is summed."""
+    """Wall time by name; repeated measurements of a name add up."""
 
     def __init__(self) -> None:
         self._start = time.perf_counter()
@@ -47,7 +47,7 @@ class Timing:
         """The times as text.
 
         Args:
-          by_time: those that took longest first; by default they are in the order of execution.
+          by_time: sort by decreasing time; by default rows are in the order of execution.
           as_json: as a list of records, as mlir-opt writes them.
         """
         total = time.perf_counter() - self._start
@@ -74,7 +74,7 @@ class Timing:
 
 
 class Statistics:
-    """What each pass made of the numbers of ops and functions, its runs added up."""
+    """How each pass changed the numbers of ops and functions, summed over its runs."""
 
     def __init__(self) -> None:
         self._passes: dict[str, dict[str, int]] = {}
@@ -112,7 +112,7 @@ _COUNTED = {
 
 
 def _counts(module: ir.Module) -> tuple[int, int]:
-    """How many ops and how many functions are in a module."""
+    """The numbers of ops and of functions in a module."""
     names = [op.operation.name for op in inner_ops(module)]
     return len(names), names.count("func.func")
 
@@ -125,15 +125,15 @@ class Instrumentation:
       verify_each: verify the program after each pass.
       print_before, print_after: names of passes around which to dump the IR.
       print_before_all, print_after_all: dump the IR around every pass.
-      print_after_change: of the dumps after a pass, only those of passes that changed the IR.
-      print_after_failure: dump the IR after a pass only, and always, where it failed.
+      print_after_change: omit the dump after a pass that did not change the IR.
+      print_after_failure: dump the IR after every pass that failed, and after no other.
       debug_info: dump locations too.
-      elide_over: dump constants of more elements as an ellipsis.
-      tree_dir: the folder of files to dump to instead, numbered in their order.
+      elide_over: dump constants with more elements than this as an ellipsis.
+      tree_dir: the folder to write dumps to, as numbered files, instead of a stream.
       timing: where to add up how long each pass took.
       statistics: where to count what each pass did.
-      keep_last: keep, for a reproducer, the pass that runs and the IR before it.
-      remarks: takes what passes say they did, each a ``Diagnostic``.
+      keep_last: keep the running pass and the IR before it, for a reproducer.
+      remarks: takes the remarks of passes, each a ``Diagnostic``.
       stream: where dumps go; ``sys.stderr`` by default.
     """
 
@@ -153,12 +153,12 @@ class Instrumentation:
     remarks: Sink | None = field(default=None, compare=False)
     stream: TextIO | None = field(default=None, compare=False)
     last: dict[str, str] = field(default_factory=dict, compare=False)
-    """The pass that runs, as in a pipeline, and the IR before it."""
+    """The running pass, as a pipeline spells it, and the IR before it."""
     _dumped: list[Path] = field(default_factory=list, compare=False)
 
     @property
     def observes(self) -> bool:
-        """Whether passes must run one by one to be seen."""
+        """Whether passes must run one by one to be observed."""
         prints = (self.print_before, self.print_before_all, self.print_after, self.print_after_all)
         others = (self.print_after_failure, self.timing, self.statistics, self.keep_last)
         return any((*prints, *others))
@@ -169,11 +169,11 @@ class Instrumentation:
         return self.timing.measure(cxx.display_name(name))
 
     def listen(self, name: str, program: Module) -> contextlib.AbstractContextManager[None]:
-        """Hears the remarks of a pass on a program."""
+        """Passes the remarks of a pass on to ``remarks`` within the block."""
         return listening(self.remarks, name, program)
 
     def before(self, name: str, element: object, module: ir.Module) -> None:
-        """Looks at the IR before a pass, which the text of ``element`` is in the pipeline."""
+        """Observes the IR before a pass; ``element`` is its text in the pipeline."""
         if self.print_before_all or name in self.print_before:
             self._dump("Before", name, module)
         if self.print_after_change or self.keep_last:

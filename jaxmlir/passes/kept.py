@@ -1,10 +1,11 @@
-"""What pipelines made of programs, for the cache on disk (:mod:`jaxmlir.caching.rule_cache`).
+"""Caches the results of pipelines on disk (:mod:`jaxmlir.caching.rule_cache`).
 
-The passes of an optimization level make of a module what the module, the target and JAX's rules
-say.  So a later process that comes to the same module, locations included, takes what they made of
-it then; it imports none of them.  Not of a module that names what this process alone has: Python
-objects, custom rules that are not traced yet, arrays beside the module, sizes of another program.
-Nor where a pass has options, which may have it compile and measure, or somebody listens to remarks.
+The result of an optimization level depends only on the module, the target and JAX's rules.  So a
+later process that optimizes the same module, locations included, reads the result from the cache
+and imports none of the passes.  A module is not cached if it refers to objects that only this
+process has: Python objects, custom rules that are not traced yet, arrays beside the module, sizes
+of another program.  Nor is it if a pass has options, with which it may compile and measure, or if
+somebody listens to remarks.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ if TYPE_CHECKING:
 
 
 MOST_BYTES = 4 << 20
-"""Longer modules are not kept: they would take the place of what many ops need."""
+"""Longer modules are not cached: they would displace the entries of many ops."""
 
 
 def run_kept(
     pipeline: Pipeline, program: Module, remarks: Sink | None = None, *, verify_each: bool = False
 ) -> None:
-    """Runs a pipeline on a program in place, unless it is known what that gives.
+    """Runs a pipeline on a program in place, or takes the result from the cache.
 
     Args:
-      remarks: takes what the passes say they did.
+      remarks: takes the remarks of the passes.
       verify_each: run all passes, and verify after each of them.
 
     Raises:
@@ -64,7 +65,7 @@ def run_kept(
 
 
 def _key(cache: RuleCache, pipeline: Pipeline, program: Module) -> bytes | None:
-    """What the result of a pipeline is found by; ``None`` if it is not to be kept."""
+    """The cache key of a pipeline's result; ``None`` if it must not be cached."""
     code = None if cache.without else _code(program)
     if code is None:
         return None
@@ -76,7 +77,7 @@ def _key(cache: RuleCache, pipeline: Pipeline, program: Module) -> bytes | None:
 
 
 def _code(program: Module) -> bytes | None:
-    """The bytecode of a program that consists of nothing else; ``None`` of others."""
+    """The bytecode of a program that consists of its module alone; ``None`` for others."""
     with_more = (
         program.rule_tracing.table is not None
         or program.sizes_scope is not None

@@ -1,8 +1,8 @@
-"""The pipelines ``-O0``, ``-O1`` ...: what ``jaxmlir-opt`` and ``jit(f, optimize=)`` run.
+"""The pipelines ``-O0``, ``-O1`` ... of ``jaxmlir-opt`` and ``jit(f, optimize=)``.
 
-A level is a tuple of pipeline elements.  Level 1 is safe and cheap: it changes no bit of a result
-and costs tens of microseconds per op.  Level 2 changes the structure of a program as well
-where a cost model says that it pays, and decides what is computed once and stored.
+A level is a tuple of passes, with their default options.  Level 1 is safe and cheap: it changes no
+bit of a result and costs tens of microseconds per op.  Level 2 changes the structure of a program
+as well where a cost model says that it pays, and decides what is computed once and stored.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ CLEAN_UP = (
     "jaxpr-dce",
 )
 
-# Of a program before it is differentiated; what they leave behind is cleaned up in turn.
+# Passes that run before a program is differentiated; CLEAN_UP runs again after them.
 STRUCTURE = (
     # Functions that were simplified are small now.
     "jaxpr-inline",
     "jaxpr-licm",
-    # What is known costs nothing where others look at what ops cost.
+    # Folded constants cost nothing when later passes weigh the costs of ops.
     "jaxpr-fold-constants",
     "jaxpr-raise-loops",
     "jaxpr-carry-conditions",
@@ -34,26 +34,26 @@ STRUCTURE = (
     "jaxpr-vectorize-blocks",
     "jaxpr-reassociate",
     "jaxpr-gather-dot",
-    # What products ask for of the constants of a loop is made before it.
+    # Hoists what the rewritten products compute from loop invariants.
     "jaxpr-licm",
     "jaxpr-factor-linear-sums",
     "jaxpr-reassociate-solves",
     "jaxpr-shift-invariance",
     "jaxpr-hoist-slices",
-    # What loops were given twice is one value again before blocks are compared.
+    # Merges values that loops were given twice, before blocks are compared.
     "jaxpr-cse",
     "jaxpr-reroll",
     "jaxpr-factor-logsumexp",
     "jaxpr-bound-maxima",
     "jaxpr-roll-calls",
-    # What stacked results of the steps of a loop stacks what the loop has stacked already; and keys
-    # that are stacked for a loop are derived from one another together.
+    # Removes stacks of values that a new loop has stacked already, and derives the keys that are
+    # stacked for a loop together.
     "jaxpr-slp-vectorize",
-    # Slices that were steps of something are gone.
+    # Slices for the steps of unrolled loops are gone by now.
     "jaxpr-slices-to-split",
 )
 
-# What repeats is written once, when nothing else looks at it as a whole any more.
+# Outlines repeated ops into a function, when no later pass needs to see them inline.
 SHARING = ("jaxpr-outline",)
 
 STORAGE = (
@@ -76,14 +76,15 @@ STORAGE = (
     "jaxpr-materialize-shared",
     "jaxpr-sink-recompute",
     "jaxpr-checkpoint-segments",
-    # A fence is put on a matrix, and on a sine, not in it.
+    # After the passes that put fences on values: a fence belongs on the result of a factorization
+    # or a sine, not inside its expansion.
     "jaxpr-expand-factorizations",
     "jaxpr-expand-trigonometry",
     "jaxpr-parallel-loops",
     "jaxpr-unroll-scans",
 )
-"""The passes of level 2 for a program that is compiled next, and not differentiated any more: how
-arrays are laid out, and what is stored, of a batch, by loops for their derivative, by fusions."""
+"""The passes of level 2 for a program that is compiled next and not differentiated any more.  They
+decide how arrays are laid out, and what batches, loops (for derivatives) and fusions store."""
 
 LEVELS: dict[int, tuple[str, ...]] = {
     0: (),
@@ -142,9 +143,9 @@ NEEDED_OPS: dict[str, Set[str]] = {
     },
     "jaxpr-unroll-scans": _SCANS,
 }
-"""The ops without one of which a pass does nothing to a function; the passes read it here.
+"""By pass, ops that it needs: it leaves functions without any of them alone, and reads them here.
 
-To a program without any, a pass with its default options does nothing, and is not even imported.
+For a program without any of them, a pass with its default options is not even imported.
 """
 
 COMPILERS: dict[str, tuple[str, ...]] = {
@@ -154,9 +155,9 @@ COMPILERS: dict[str, tuple[str, ...]] = {
     "jaxpr-sum-in-products": ("tpu",),
     "jaxpr-unroll-scans": ("cuda", "rocm"),
 }
-"""For whose compilers alone the passes are that are not for CPUs; they read it here.
+"""The platforms of passes that are not for CPUs; the passes read it here.
 
-For programs of other platforms they are not even imported.
+For programs of other platforms these passes are not even imported.
 """
 
 
@@ -168,9 +169,9 @@ def level_pipeline(level: int, without: Collection[str] = ()) -> str:
       without: names of passes to leave out.
 
     Raises:
-      PipelineError: there is no such level, or no level has a pass of such a name.
+      PipelineError: there is no such level, or a name is a pass of no level.
     """
-    # `True` and 2.0 equal levels, but whoever writes them may mean another.
+    # `True` and 2.0 equal levels, but may be meant as something else.
     if isinstance(level, (bool, float)) or level not in tuple(LEVELS):
         raise PipelineError(
             f"there is no optimization level {level!r}; "
@@ -179,29 +180,25 @@ def level_pipeline(level: int, without: Collection[str] = ()) -> str:
         )
     if isinstance(without, str) or not isinstance(without, Collection):
         raise PipelineError(f"without: expected a collection of names of passes, got {without!r}")
-    names = {_name(element) for elements in LEVELS.values() for element in elements}
+    names = set().union(*LEVELS.values())
     for name in without:
         if name not in names:
             raise PipelineError(
                 f"'{name}' is a pass of no optimization level; those that can be left out are "
                 f"{', '.join(sorted(names))}"
             )
-    return ",".join(e for e in LEVELS[level] if _name(e) not in without)
+    return ",".join(name for name in LEVELS[level] if name not in without)
 
 
 def level_stages(level: int, without: Collection[str] = ()) -> tuple[str, str]:
-    """A level's pipeline in two parts: what derivatives profit from, and what is for compiling.
+    """A level's pipeline in two parts: passes before differentiation, and passes before compiling.
 
     Raises:
-      PipelineError: as :func:`level_pipeline`.
+      PipelineError: see :func:`level_pipeline`.
     """
     level_pipeline(level, without)
-    elements = [e for e in LEVELS[level] if _name(e) not in without]
+    names = [name for name in LEVELS[level] if name not in without]
     return (
-        ",".join(e for e in elements if _name(e) not in STORAGE),
-        ",".join(e for e in elements if _name(e) in STORAGE),
+        ",".join(name for name in names if name not in STORAGE),
+        ",".join(name for name in names if name in STORAGE),
     )
-
-
-def _name(element: str) -> str:
-    return element.partition("{")[0]

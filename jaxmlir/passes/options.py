@@ -1,4 +1,4 @@
-"""Options that mean the same in several passes: flat arguments by number."""
+"""Options that several passes share: flat arguments by number."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from jaxmlir.errors import TransformError, count
 
 
 def named_arguments(program: Module, symbol: str, numbers: Iterable[int]) -> tuple[bool, ...]:
-    """Which flat arguments of ``@symbol`` are among the numbers of an option.
+    """Which flat arguments of ``@symbol`` an option lists by number.
 
     Raises:
-      TransformError: the function has no argument of such a number.
+      TransformError: the function has no argument with one of the numbers.
     """
     function = program.function(symbol)
     program.check_types(function)

@@ -5,8 +5,8 @@
 
 ``builtin.module(canonicalize, jaxpr-foo{max-depth=3}, func.func(cse))`` mixes passes of jaxmlir
 with those of MLIR, StableHLO and Shardy; the outer ``builtin.module(...)`` may be left out.  A C++
-pass that runs on functions only is nested in ``func.func(...)`` without being asked to, so that it
-can be named where a module pass can.  Neighbouring C++ passes run as one PassManager.
+pass that runs on functions only is nested in ``func.func(...)`` automatically, so that it can be
+named wherever a module pass can.  Neighbouring C++ passes run as one PassManager.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _PipelineParser:
         return _PassElement(match[0], options, start)
 
     def hint(self) -> str:
-        """What to write in the place of a flag of a command line."""
+        """A hint what to write instead of a command-line flag."""
         flag = _FLAG.match(self.text, self.at)
         if flag is None:
             return ""
@@ -117,7 +117,7 @@ class _PipelineParser:
 
 
 def pipeline_error(message: str, text: str, at: int) -> PipelineError:
-    """An error in the manner of a compiler: position, message, the text and a caret."""
+    """An error formatted as by a compiler: position, message, the text and a caret."""
     line_start = text.rfind("\n", 0, at) + 1
     line = text[line_start:].partition("\n")[0]
     row, column = text.count("\n", 0, at) + 1, at - line_start
@@ -160,8 +160,8 @@ class _CxxPass(NamedTuple):
 
 
 class _LatePass(NamedTuple):
-    """A pass of an optimization level, imported when a program for one of its platforms has an op
-    that it needs; its options are the default."""
+    """A pass of an optimization level with default options.  It is imported when a program for one
+    of its platforms has an op that it needs."""
 
     name: str
     find: Callable[[str], type[Pass] | None]
@@ -176,7 +176,7 @@ class _LatePass(NamedTuple):
         return cls.with_defaults()
 
     def is_due(self, program: Module, instrumentation: Instrumentation) -> bool:
-        """Whether it has something to do, or somebody is to see that it has not."""
+        """Whether the pass may have something to do, or is observed even if it has not."""
         if instrumentation.observes or instrumentation.remarks is not None:
             return True
         platforms, needed = COMPILERS.get(self.name), NEEDED_OPS.get(self.name)
@@ -199,7 +199,7 @@ class Pipeline:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it consists of passes of the optimization levels, with their default options."""
+        """Whether all passes are of the optimization levels, with default options."""
         return all(isinstance(p, _LatePass) for p in self.passes)
 
     @collector_paused
@@ -208,7 +208,7 @@ class Pipeline:
 
         Raises:
           PassError: a pass failed or crashed; the message names it.
-          JaxmlirError: what a pass raised, with a note that names the pass.
+          JaxmlirError: a pass raised it; a note names the pass.
         """
         instrumentation = instrumentation or Instrumentation()
         verified: object = None
@@ -224,7 +224,7 @@ class Pipeline:
                     verified = _run_step(step, program, instrumentation, verified)
 
     def steps(self, instrumentation: Instrumentation) -> Iterable[tuple[Any, ...]]:
-        """Neighbouring C++ passes share a PassManager unless each must be seen alone."""
+        """The passes in groups: unless observed, neighbouring C++ passes share a PassManager."""
         group: tuple[Any, ...] = ()
         for p in self.passes:
             together = isinstance(p, _CxxPass) and not instrumentation.observes
@@ -261,13 +261,13 @@ def _run_step(
     instrumentation: Instrumentation,
     verified: object,
 ) -> object:
-    """Runs neighbouring passes as one.
+    """Runs a group of passes as one.
 
     Args:
-      verified: the state in which the program was verified last.
+      verified: the program state that was verified last.
 
     Returns:
-      The same, now.
+      The program state verified last, after the run.
     """
     names = ", ".join(f"'{p.name}'" for p in step)
     where = f"while running pass{'es' if len(step) > 1 else ''} {names}"
@@ -293,7 +293,7 @@ def _run_step(
 
 
 def run_pass(p: Pass, program: Module) -> bool:
-    """Runs a pass, in the process's context; whether it may have changed anything."""
+    """Runs a pass in the process's context; returns whether it may have changed anything."""
     try:
         with scope():
             return p.run(program) is not False
@@ -330,7 +330,8 @@ def parse_pipeline(
     """Parses a textual pipeline, looking up passes by ``find``.
 
     Raises:
-      PipelineError: malformed, an unknown pass or option; with the column and a suggestion.
+      PipelineError: the text is malformed, or a pass or option is unknown; with the column and a
+        suggestion.
     """
     if not isinstance(text, str):
         raise PipelineError(f"expected a pipeline as text, 'jaxpr-grad,cse', got {text!r}")

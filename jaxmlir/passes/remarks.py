@@ -1,14 +1,14 @@
-"""Remarks: a pass says what it did, where in the user's program, why, and with what estimate.
+"""Remarks: a pass reports what it did, where in the user's program, why, and by which estimate.
 
 A pass calls :func:`remark` with the op that it changed, before it changes it::
 
     remark(op, "hoisted out of the loop: computed once instead of 1000 times")
 
-Nobody listening, that costs a look at a context variable.  ``jaxmlir-opt --remarks=all`` prints
-them as ``file:line:col: remark: [jaxpr-licm] ...``; in Python, ``run_passes(..., remarks=print)``.
-A :class:`~jaxmlir.debug.RemarkReport`, which ``jaxmlir-opt --remarks`` prints, is told the ops too,
-and ranks kinds of remarks.  A message that is itself work to make is asked for first:
-``if remarks_wanted(): remark(op, ...)``.
+If nobody listens, this costs a look at a context variable.  ``jaxmlir-opt --remarks=all`` prints
+remarks as ``file:line:col: remark: [jaxpr-licm] ...``; in Python, ``run_passes(...,
+remarks=print)``. A :class:`~jaxmlir.debug.RemarkReport`, which ``jaxmlir-opt --remarks`` prints,
+also gets the ops, and ranks kinds of remarks.  If composing the message is work, ask first: ``if
+remarks_wanted(): remark(op, ...)``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Sink = Callable[[Diagnostic], None]
 
 @runtime_checkable
 class OpSink(Protocol):
-    """A sink that is told, before a pass runs, of which program, and what op a remark is about."""
+    """A sink that also gets the program before a pass runs, and the op of each remark."""
 
     def about(self, program: Module) -> None: ...
 
@@ -36,7 +36,7 @@ class OpSink(Protocol):
 
 
 RemarkListener = Callable[[Diagnostic, Any], None]
-"""Takes a remark and the op that it is about, ``None`` where that is not known."""
+"""Takes a remark and the op that it is about, or ``None`` if that is not known."""
 _listening: contextvars.ContextVar[tuple[RemarkListener, str] | None] = contextvars.ContextVar(
     "remarks", default=None
 )
@@ -44,8 +44,8 @@ _listening: contextvars.ContextVar[tuple[RemarkListener, str] | None] = contextv
 
 @contextlib.contextmanager
 def listening(sink: Sink | None, pass_name: str, program: Module) -> Iterator[None]:
-    """Hands the remarks made meanwhile, those of the pass ``pass_name``, to ``sink``."""
-    # Without the first question, the second takes longer than many a pass.
+    """Passes the remarks made within the block, as those of ``pass_name``, to ``sink``."""
+    # An isinstance check with a protocol takes longer than many a pass: skip it for None.
     if sink is not None and isinstance(sink, OpSink):
         sink.about(program)
     with heard_by(None if sink is None else _hears(sink), pass_name):
@@ -53,7 +53,7 @@ def listening(sink: Sink | None, pass_name: str, program: Module) -> Iterator[No
 
 
 def unheard() -> contextlib.AbstractContextManager[None]:
-    """Has nobody hear the remarks made meanwhile: what is tried is not done."""
+    """Discards the remarks made within the block, in which a change is only tried."""
     return heard_by(None, "")
 
 
@@ -63,7 +63,7 @@ def _hears(sink: Sink) -> RemarkListener:
 
 @contextlib.contextmanager
 def heard_by(hears: RemarkListener | None, pass_name: str) -> Iterator[None]:
-    """Hands the remarks made meanwhile to a function, each with its op before the change."""
+    """Passes the remarks made within the block to a function, with the op before its change."""
     token = _listening.set(None if hears is None else (hears, pass_name))
     try:
         yield
@@ -77,17 +77,17 @@ def remarks_wanted() -> bool:
 
 
 def listener() -> Sink | None:
-    """What takes the remarks that are made now; of those that it is handed, it knows no op."""
+    """A sink that passes remarks, without ops, to the current listener; ``None`` without one."""
     current = _listening.get()
     return None if current is None else lambda remark: current[0](remark, None)
 
 
 def remark(op: Any, message: str) -> None:
-    """Reports what the running pass did to an op; the place is the op's location."""
+    """Reports what the running pass did to an op, at the op's location."""
     listener = _listening.get()
     if listener is None:
         return
-    # JAX stays out until a pass has something to say.
+    # Imports JAX, so only once there is a remark.
     from jaxmlir.dialect import locations
 
     hears, pass_name = listener
@@ -96,7 +96,7 @@ def remark(op: Any, message: str) -> None:
 
 @contextlib.contextmanager
 def recording() -> Iterator[list[Diagnostic]]:
-    """The remarks made meanwhile, which are handed to nobody: none if nobody listens."""
+    """Records the remarks made within the block, if anybody listens, instead of passing them on."""
     remarks: list[Diagnostic] = []
     listener = _listening.get()
     if listener is None:
@@ -107,7 +107,7 @@ def recording() -> Iterator[list[Diagnostic]]:
 
 
 def repeat(remarks: Iterable[Diagnostic], op: Any) -> None:
-    """Makes remarks that were recorded; those without a place are about the op."""
+    """Repeats recorded remarks; those without a place get the op's."""
     listener = _listening.get()
     if listener is None:
         return

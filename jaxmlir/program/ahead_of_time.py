@@ -1,4 +1,4 @@
-"""``jaxmlir.aot``: compiled by the real compiler of a TPU or a GPU, on a machine without one."""
+"""``jaxmlir.aot``: compiles with the real compiler of a TPU or GPU, on a machine without one."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from jaxmlir.targets import target as target_named
 
 @dataclass(frozen=True)
 class Executable:
-    """A program compiled for a target, and what its compiler says of it.
+    """A program compiled for a target, with the compiler's figures.
 
     Attributes:
-      target: what it is compiled for.
-      compiled: JAX's stage, with ``as_text()``.  It can be called where the devices are.
-      arguments, outputs, temporary, code: bytes on a device: of the arguments, of the results, of
-        what is kept meanwhile, of the instructions.
-      flops: floating-point operations, each instruction of a loop once; ``None`` where XLA does not
-        say.
-      estimate: the cycles that the TPU's compiler expects, or the kernels, bytes and nanoseconds
-        that the HLO stands for on a GPU, by its data sheet; loops as often as they run.
+      target: the target that it is compiled for.
+      compiled: JAX's stage, with ``as_text()``.  It can be called on a machine with the devices.
+      arguments, outputs, temporary, code: bytes per device for the arguments, the results,
+        temporary buffers, and the instructions.
+      flops: floating-point operations; each instruction of a loop counts once; ``None`` if XLA does
+        not report them.
+      estimate: for a TPU, the cycles that its compiler expects; for a GPU, kernels, bytes and
+        nanoseconds estimated from the HLO and the data sheet.  A loop counts as often as it runs.
     """
 
     target: Target
@@ -43,13 +43,13 @@ class Executable:
     estimate: hlo.WorkEstimate
 
     def serialize(self) -> tuple[bytes, Any, Any]:
-        """The executable for ``jax.experimental.serialize_executable.deserialize_and_load``, on a
-        machine that has the device and the same versions: bytes, and the pytrees of arguments and
-        results."""
+        """The executable as bytes, and the pytrees of arguments and results: the arguments of
+        ``jax.experimental.serialize_executable.deserialize_and_load`` on a machine with the device
+        and the same versions."""
         return serialize_executable.serialize(self.compiled)
 
     def __str__(self) -> str:
-        """What the compiler says, one figure a line."""
+        """The compiler's figures, one per line."""
         of_hlo = self.estimate
         lines = [
             ("arguments", in_units(self.arguments)),
@@ -75,18 +75,18 @@ class Executable:
 def aot(
     function: Program | Callable[..., Any], target: str, *args: Any, **kwargs: Any
 ) -> Executable:
-    """Compiles a program or a function for a target, by its real compiler, without the device::
+    """Compiles a program or a function for a target with its real compiler, without the device::
 
         print(jaxmlir.aot(program.optimize(2), "tpu:v5e:2x2"))
 
     Args:
-      function: a program, which is compiled in the version for the target; a function of
-        ``jaxmlir.jit`` or ``jax.jit``, which its settings apply to; or any other, which ``jax.jit``
-        compiles.
-      target: ``platform:kind:topology``, as ``"cuda:h100"``; see docs/targets.md.
-      args, kwargs: arguments, or ``jax.ShapeDtypeStruct`` of such; of a program by default what it
-        was traced for.  Those without a sharding over devices of
-        :func:`jaxmlir.targets.compilers.devices` are on the first of these.
+      function: a program, which is compiled in its version for the target; a function of
+        ``jaxmlir.jit`` or ``jax.jit``, which keeps its options; or any other function, which goes
+        through ``jax.jit``.
+      target: ``platform:kind:topology``, such as ``"cuda:h100"``; see docs/targets.md.
+      args, kwargs: arguments, or ``jax.ShapeDtypeStruct`` in their place; by default, a program's
+        are those that it was traced for.  An argument without a sharding over devices of
+        :func:`jaxmlir.targets.compilers.devices` is placed on the first of these.
 
     Raises:
       ArgumentError: there is no such target.
@@ -113,7 +113,7 @@ def aot(
 
     args, kwargs = jax.tree.map(place, (args, kwargs))
     if isinstance(function, Program):
-        # `Program.lower` takes no arguments, which say where they are.
+        # `Program.lower` takes no arguments, so it could not tell their placement.
         jitted = function.version(resolved.on(1))._jitted
     else:
         jitted = function if hasattr(function, "lower") else jax.jit(function)
@@ -121,7 +121,7 @@ def aot(
 
 
 def executable(target: Target, compiled: Any) -> Executable:
-    """What the compiler of a target says of an executable."""
+    """The compiler's figures for an executable of a target."""
     memory, cost = compiled.memory_analysis(), compiled.cost_analysis()
     return Executable(
         target,

@@ -1,4 +1,4 @@
-"""The arguments of a program: their pytree, shapes and dtypes against what it was traced for."""
+"""The arguments of a program: checks of their pytree, shapes and dtypes against its signature."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from jaxmlir.dialect.types import constraints_of, is_narrowed, widths_of
 from jaxmlir.errors import ArgumentError, count
 from jaxmlir.program import specialize as specialization
 
-# Characters that two pytrees may have to be shown in full, and differences that are named else.
+# Two pytrees are shown in full up to so many characters; otherwise so many differences are named.
 MAX_TREE_TEXT = 300
 MAX_DIFFERENCES = 5
 
 
 def flatten(program: Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The arguments of a call, flat and of the program's types.
+    """The arguments of a call, flattened and converted to the program's types.
 
     Raises:
       ArgumentError: they have another pytree, shape or dtype.
@@ -35,10 +35,10 @@ def flatten(program: Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 
 def check_tree(program: Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The leaves of arguments that have the program's pytree.
+    """The leaves of arguments, after a check that their pytree is the program's.
 
     Raises:
-      ArgumentError: they have another.
+      ArgumentError: they have another pytree.
     """
     flat, tree = jax.tree.flatten((args, kwargs))
     if tree != program.in_tree:
@@ -47,10 +47,10 @@ def check_tree(program: Module, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 
 
 def concrete_shapes(program: Module, flat: Sequence[Any]) -> list[tuple[int, ...]]:
-    """The shapes of flat arguments, where those of the program may be symbolic.
+    """The shapes of flat arguments, after a check that the program's constant dimensions agree.
 
     Raises:
-      ArgumentError: they have other dimensions.
+      ArgumentError: a shape has another rank, or another constant dimension.
     """
     shapes = [np.shape(value) for value in flat]
     for i, (aval, shape) in enumerate(zip(program.in_avals, shapes, strict=True)):
@@ -68,7 +68,7 @@ def concrete_shapes(program: Module, flat: Sequence[Any]) -> list[tuple[int, ...
 
 
 def abstract(program: Module) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional and keyword arguments that stand for the ones a program takes."""
+    """Abstract positional and keyword arguments, of the types that a program takes."""
     return jax.tree.unflatten(program.in_tree, map(_abstract, program.in_avals))
 
 
@@ -82,13 +82,13 @@ def _abstract(aval: Any) -> Any:
 
 
 def refines(value: Any, aval: Any) -> bool:
-    """Whether an argument stands where the shape is symbolic, and has another."""
+    """Whether the program's shape for an argument is symbolic, and the argument has another one."""
     return specialization.is_symbolic(aval) and np.shape(value) != aval.shape
 
 
 def called(program: Module, function: Callable[..., Any], as_name: str) -> Callable[..., Any]:
-    """A function of ``(*args, **kwargs)`` that calls itself ``as_name``, and what it takes what the
-    program's function did: so JAX names the module that it compiles, and the arguments."""
+    """``function`` under the name ``as_name``, with the signature of the program's function: JAX
+    names the module that it compiles, and its arguments, by these."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
@@ -104,7 +104,7 @@ _ROOT = r"[^\W\d]\w*"
 
 
 def signature_of(program: Module) -> inspect.Signature | None:
-    """The signature of the function that a program was traced from, as far as names tell."""
+    """The signature of the function that a program was traced from, from its arguments' names."""
     args, kwargs = pytrees.of_placeholders(program.in_tree, program.in_avals)
     parameters: list[inspect.Parameter] = []
     names = iter(program.arg_names)
@@ -114,7 +114,7 @@ def signature_of(program: Module) -> inspect.Signature | None:
         root = re.match(_ROOT, leaves[0][1]) if leaves else None
         if root is None:
             return None
-        # `rest[1]` is all there is to an argument where the function has `*rest`.
+        # If a name has an index beyond the path in the argument, as `rest[1]`, it is from `*rest`.
         whole = leaves[0][1] == root[0] + jax.tree_util.keystr(leaves[0][0])
         kind = (
             inspect.Parameter.POSITIONAL_OR_KEYWORD if whole else inspect.Parameter.VAR_POSITIONAL
@@ -129,7 +129,7 @@ def signature_of(program: Module) -> inspect.Signature | None:
 
 
 def _convert(program: Module, value: Any, aval: Any, index: int) -> Any:
-    """A flat argument with the aval that the program was traced for."""
+    """A flat argument, checked and converted to the aval that the program was traced for."""
     try:
         have = core.typeof(value)
     except TypeError:
@@ -162,7 +162,7 @@ def as_array(value: Any) -> Any:
 
 
 def _alike(given: Sequence[Any], wanted: Sequence[Any]) -> bool:
-    """Whether two shapes are the same to read, with the same constraints."""
+    """Whether two shapes have the same text and the same constraints."""
 
     def text(dim: Any) -> Any:
         return dim if core.is_constant_dim(dim) else (str(dim), constraints_of(dim))
@@ -171,9 +171,10 @@ def _alike(given: Sequence[Any], wanted: Sequence[Any]) -> bool:
 
 
 def _widens(have: Any, aval: Any) -> bool:
-    """Whether a Python scalar of dtype ``have`` may stand for an argument: 1 for a float.
+    """Whether a Python scalar of dtype ``have`` may be given for an argument, e.g. 1 for a float.
 
-    Where ``jax_enable_x64`` is off, JAX has rounded a float to 32 bits.
+    A float may not be given for a 64-bit argument while ``jax_enable_x64`` is off: JAX has already
+    rounded it to 32 bits.
     """
     if is_narrowed(aval) and not jax.dtypes.issubdtype(have, jax.numpy.integer):
         return False
@@ -186,8 +187,8 @@ def _widens(have: Any, aval: Any) -> bool:
 
 
 def _tree_difference(program: Module, tree: Any, flat: Sequence[Any]) -> str:
-    """What is wrong with the pytree of arguments: both in full, or where they differ if that is
-    long."""
+    """An error message about the pytree of arguments: both pytrees in full or, if these are long,
+    their differences."""
     wanted, given = _tree_text(program.in_tree, program.in_avals), _tree_text(tree, flat)
     if len(wanted) + len(given) <= MAX_TREE_TEXT:
         said = f"@{program.name} takes arguments of the pytree {wanted}, got {given}"
@@ -208,11 +209,11 @@ def _tree_difference(program: Module, tree: Any, flat: Sequence[Any]) -> str:
 def _differences(
     wanted: Any, given: Any, path: tuple[Any, ...] = ()
 ) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
-    """The outermost nodes in which two trees differ, each with its path of keys or numbers."""
+    """The outermost nodes in which two trees differ, each after its path of keys or numbers."""
     if wanted == given:
         return
     kind, of_wanted, of_given = wanted.node_data(), wanted.children(), given.children()
-    # Other data of nodes of the same children differ nowhere below.
+    # Nodes with equal children differ in their own data.
     if kind != given.node_data() or len(of_wanted) != len(of_given) or of_wanted == of_given:
         yield path, wanted, given
         return
@@ -222,7 +223,7 @@ def _differences(
 
 
 def _path_text(program: Module, path: Sequence[Any]) -> str:
-    """A part of the arguments, as the user's function calls it where that is known."""
+    """A part of the arguments in words, by the parameter name of the user's function if known."""
     if len(path) < 2:
         return "the keyword arguments" if path == (1,) else "the positional arguments"
     side, first, *rest = path
@@ -235,7 +236,7 @@ def _path_text(program: Module, path: Sequence[Any]) -> str:
 
 
 def _node_text(tree: Any) -> str:
-    """A node of a pytree in words, without what is below."""
+    """A node of a pytree in words, without its children."""
     if tree.node_data() is None:
         return "an array"
     kind, data = tree.node_data()
@@ -248,7 +249,7 @@ def _node_text(tree: Any) -> str:
 
 
 def structure(tree: Any) -> str:
-    """A pytree as it is written, with ``*`` for leaves: ``(*, {'w': *})``."""
+    """A pytree as Python text, with ``*`` for leaves: ``(*, {'w': *})``."""
     return str(tree).removeprefix("PyTreeDef(").removesuffix(")")
 
 
@@ -262,14 +263,14 @@ def _tree_text(tree: Any, avals: Sequence[Any]) -> str:
 
 
 class CodeLocation(NamedTuple):
-    """The place of a function, under the names that Python's code objects have for it."""
+    """The source position of a function, in the attributes of Python's code objects."""
 
     co_filename: str
     co_firstlineno: int
 
 
 class InstanceProperty(property):
-    """A property that the class has not: where ``inspect`` asks that for its own signature."""
+    """A property of instances only: ``inspect`` must not find it as the class's own signature."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
@@ -278,10 +279,10 @@ class InstanceProperty(property):
 
 
 class CallProperty(property):
-    """A ``__call__`` that is an attribute's.
+    """A ``__call__`` that is the value of another attribute.
 
-    Python calls the attribute itself, without a frame of ours in between: that would be a tenth of
-    what it costs to dispatch a compiled function.
+    Python calls that attribute directly.  A Python frame in between would add a tenth to the cost
+    of dispatching a compiled function.
     """
 
     def __init__(self, attribute: str, doc: str | None = None):
@@ -289,16 +290,16 @@ class CallProperty(property):
         self.__doc__ = doc
 
     def __call__(self, instance: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """What the method of a class is called as."""
+        """Calls it as an unbound method, ``Class.__call__(instance, ...)``."""
         return self.__get__(instance)(*args, **kwargs)
 
 
 SHOWN = 10
-"""How many arguments, or results, the ``repr`` of a program has."""
+"""How many arguments, and how many results, the ``repr`` of a program shows."""
 
 
 def short_types(avals: Sequence[Any]) -> str:
-    """Types as JAX abbreviates them, of many the first ones."""
+    """Types in JAX's abbreviations; only the first ones if there are many."""
     shown = avals if len(avals) <= SHOWN else avals[: SHOWN - 1]
     names = [aval.str_short(short_dtypes=True) for aval in shown]
     rest = len(avals) - len(shown)

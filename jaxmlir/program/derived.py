@@ -1,11 +1,11 @@
-"""Programs that are derived from a program, each once.
+"""Programs that are derived from a program: each is made once and cached.
 
-``program.grad()(x)`` in a loop differentiates and compiles the first time, as ``jax.grad`` of a
-``jax.jit`` function does.
+``program.grad()(x)`` in a loop differentiates and compiles the first time only, like ``jax.grad``
+of a ``jax.jit`` function.
 
-What is derived while custom rules wait to be traced is not what is derived when they are there:
-passes change and merge rules, too.  So whoever looks at it gets it derived again, from the program
-with its rules, and reads the same whatever was read before.
+A program derived before the custom rules are traced differs from one derived afterwards, since
+passes change and merge rules, too.  So when somebody looks at such a program, it is derived again
+from the program with its rules.  Its text then does not depend on what was looked at before.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class _Derivable(Protocol):
-    """A program, as far as what is derived from it depends on it.
+    """The attributes of a program on which its derived programs depend.
 
     Attributes:
-      custom_calls: what it may reach beyond XLA.
-      state: another object after each change.
-      derived: what was derived from it, by the method and its arguments.
+      custom_calls: the custom calls that it may make, i.e. what it may reach beyond XLA.
+      state: a new object after each change.
+      derived: the results derived from it, by method and arguments.
     """
 
     custom_calls: frozenset[str] | None
@@ -46,7 +46,7 @@ class _Derivable(Protocol):
 
 
 class _DerivedResult(NamedTuple):
-    """What a method gave, and the state that each program in it was in."""
+    """The result of a method, and the state of each program in it at that time."""
 
     result: Any
     states: list[tuple[_Derivable, object]]
@@ -56,23 +56,23 @@ class _DerivedResult(NamedTuple):
 
 
 class _TracedDerivation:
-    """What a method gives of a program whose custom rules are traced.
+    """The result of a method for a program after its custom rules were traced.
 
     Args:
-      options: the method's, by name.
+      options: the method's arguments, by name.
     """
 
     def __init__(self, method: Callable[..., Any], program: Any, options: dict[str, Any]):
-        # Not the program itself, which has the function that calls it.
+        # Not the program itself, which holds the compiled function that calls it.
         self._method, self._of, self._state = method, program.core, program.state
-        # What was done has been said.
+        # The remarks were made the first time.
         self._options = options | ({"remarks": None} if "remarks" in options else {})
         self._config = ConfigSnapshot()
 
     @functools.cached_property
     def programs(self) -> tuple[Any, ...]:
-        """The derived programs; none where the program has been changed since, or cannot be derived
-        from with its rules: that is no error before somebody asks for them."""
+        """The derived programs; empty if the program has been changed since, or if the method fails
+        with the rules traced: nobody has asked for these rules, so this is no error."""
         if self._of.state is not self._state:
             return ()
         self._of.rule_tracing.looked_at()
@@ -83,7 +83,7 @@ class _TracedDerivation:
             return ()
 
     def program(self, i: int) -> Any | None:
-        """One of them."""
+        """The derived program number ``i``; ``None`` if there are none."""
         return self.programs[i] if self.programs else None
 
 
@@ -92,11 +92,11 @@ def _programs(result: Any) -> tuple[Any, ...]:
 
 
 def derived_once(method: Method) -> Method:
-    """A method of a program that gives the same for the same arguments, until the program is
-    changed, or what it gave is.
+    """Caches the result of a method of programs by its arguments, until the program or the result
+    is changed.
 
-    Nothing is kept of calls with an argument that is to be called itself (``remarks``) or that
-    cannot be hashed; what they give is the same.
+    Calls with a callable argument (``remarks``) or an unhashable one are not cached; their result
+    is equal.
     """
     method = deep_calls_as(TransformError)(method)
     _, *parameters = inspect.signature(method).parameters.values()
@@ -104,7 +104,7 @@ def derived_once(method: Method) -> Method:
     switches = [p.name for p in parameters if isinstance(p.default, bool)]
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
 
-    # In one go: what comes between two pauses would set off a collection of what the first made.
+    # One pause for all: between two, a collection would look at all that was made in the first.
     @collector_paused
     @as_given()
     @functools.wraps(method)
@@ -117,9 +117,9 @@ def derived_once(method: Method) -> Method:
         for name in switches:
             check_switch(name, bound[name])
         leaves, tree = jax.tree.flatten(tuple(bound.values()))
-        # 0, False and 0.0 are equal and mean different things.
+        # 0, False and 0.0 are equal as keys, but mean different things.
         typed_leaves = [(type(leaf), leaf) for leaf in leaves]
-        # What JAX's rules write depends on its configuration.
+        # The ops that JAX's rules emit depend on its configuration.
         key = (method.__name__, tree, *typed_leaves, program.custom_calls, setting())
         try:
             cached = program.derived.get(key)
@@ -159,7 +159,7 @@ def _derive(method: Callable[..., Any], program: Any, options: Mapping[str, Any]
 def _keep_target(
     program: Any, programs: Sequence[Any], bound: Mapping[str, Any], method: Callable[..., Any]
 ) -> None:
-    """Has what was made of a program be for the same target, or made again for others as it is."""
+    """Gives results the program's target or, if the program has a recipe, that with this step."""
     if bound.get("target") is not None:
         return
     if program.recipe is None:
@@ -174,7 +174,7 @@ def _keep_target(
 
 
 class Inverses:
-    """What a program has to do with inverses: the methods of :class:`Program` on them."""
+    """The methods of :class:`Program` for inverses."""
 
     __slots__ = ()
 
@@ -190,20 +190,20 @@ class Inverses:
 
         Args:
           argnums: the positional arguments to find; by default all that are not known.
-          known: those that are given, which the inverse takes in their order; by default all that
-            are not to be found.
+          known: the arguments that are given, which the inverse takes in their order; by default
+            all that are not to be found.
           newton: whether to solve for an unknown that occurs more than once, as in
             ``x + tanh(x)``, by a loop of safeguarded Newton steps.  Elementwise expressions of one
-            unknown are then taken to be strictly monotone in it; where the loop finds no root, the
-            result is NaN.
+            unknown are then assumed to be strictly monotone in it; where the loop finds no root,
+            the result is NaN.
 
         Returns:
-          A program that gives the argument, or a tuple of them where they are several.
+          A program that gives the unknown argument, or a tuple if there are several.
 
         Raises:
           ArgumentError: ``argnums`` and ``known`` overlap, or name no argument.
           TransformError: an argument does not follow from the result and the known arguments; names
-            an op that stands in the way, and the reason.
+            an op that prevents the inversion, and the reason.
         """
         return transforms.inverse(self, argnums, known, newton)
 
@@ -218,8 +218,8 @@ class Inverses:
         """Like :meth:`inverse`, with log|det| of its Jacobian: ``(arguments, log_det)``.
 
         Raises:
-          ArgumentError, TransformError: as for :meth:`inverse`; also where results and unknown
-            arguments do not hold as many numbers.
+          ArgumentError, TransformError: as for :meth:`inverse`; also if the results and the unknown
+            arguments differ in their number of elements.
         """
         return transforms.inverse(self, argnums, known, newton, log_det=True)
 
@@ -234,8 +234,8 @@ class Inverses:
         """The program with log|det| of its Jacobian in the unknown arguments:
         ``(*arguments) -> (result, log_det)``.
 
-        It is what :meth:`inverse_and_log_det` finds with the other sign, computed from the values
-        on the way to the result, without Jacobians of the whole.
+        :meth:`inverse_and_log_det` finds the same with the opposite sign.  It is computed op by op
+        from the intermediate values, without the Jacobian of the whole program.
 
         Raises:
           ArgumentError, TransformError: as for :meth:`inverse_and_log_det`.
@@ -244,7 +244,7 @@ class Inverses:
 
 
 class SparseDerivatives:
-    """What a program has to do with sparse derivatives: the methods of :class:`Program` on them."""
+    """The methods of :class:`Program` for sparse derivatives."""
 
     __slots__ = ()
 
@@ -253,26 +253,26 @@ class SparseDerivatives:
     def jacobian_sparsity(self, argnums: int | Sequence[int] = 0) -> Pattern:
         """Which elements of the Jacobian can be other than zero, for any arguments.
 
-        Rows are the elements of the flat results, columns those of the arguments ``argnums``, leaf
-        by leaf.  The pattern is that of the derivative as the compiler writes it: custom rules
-        count, not what they are rules of.
+        Rows are the elements of the flat results, columns the elements of the arguments
+        ``argnums``, leaf by leaf.  The pattern belongs to the derivative that the compiler makes:
+        for a function with a custom rule it follows the rule, not the function.
 
         Returns:
-          A ``SparsityPattern``; of a program whose shapes are symbolic a ``SymbolicPattern``, which
+          A ``SparsityPattern``; for a program with symbolic shapes a ``SymbolicPattern``, which
           holds at all sizes.
 
         Raises:
           ArgumentError: ``argnums`` names no argument.
           TransformError: an argument has no derivative, or an op cannot be differentiated.
-          PatternTooDense: there are more than 100 million elements; names the ops that mix them.
+          PatternTooDense: there are more than 100 million elements; names the ops that cause it.
         """
         return transforms.jacobian_sparsity(self, argnums)
 
     def hessian_sparsity(self, argnums: int | Sequence[int] = 0) -> Pattern:
         """Which elements of the Hessian of a scalar-valued program can be other than zero.
 
-        It is the pattern of the gradient's Jacobian.  That is a symmetric matrix, unless a custom
-        derivative rule makes the gradient something else.
+        This is the pattern of the gradient's Jacobian, a symmetric matrix unless a custom
+        derivative rule defines another gradient.
 
         Returns:
           As :meth:`jacobian_sparsity`.
@@ -295,20 +295,20 @@ class SparseDerivatives:
     ) -> Self:
         """The Jacobian as a sparse matrix, by as few products with vectors as its pattern needs.
 
-        A warning says so where that is most of the rows or columns, and names the ops that make the
-        pattern dense.  Of a program whose shapes are symbolic it is a program at all sizes, if it
-        takes the same number of products at all sizes (``pattern.colors``).
+        If this takes a product for most of the rows or columns, a warning names the ops that make
+        the pattern dense.  For a program with symbolic shapes the result is a program for all
+        sizes, provided that the number of products (``pattern.colors``) is the same at all sizes.
 
         Args:
           mode: ``"forward"`` (JVPs), ``"reverse"`` (VJPs), ``"both"``, or ``"auto"``: the fewest.
           format: ``"bcoo"``, or ``"dense"`` for an array.
-          chunk_size: compute so many products at a time, which bounds the memory; by default all.
-          pattern: that of :meth:`jacobian_sparsity`, if it is known: it is not checked.
+          chunk_size: the number of products at a time, which bounds the memory; by default all.
+          pattern: the result of :meth:`jacobian_sparsity`, if it is known; it is not checked.
 
         Returns:
-          A program of the same arguments.  It gives a matrix of ``jax.experimental.sparse.BCOO``,
-          sorted by rows: those of :meth:`jacobian_sparsity`.  Where shapes are symbolic, elements
-          are in the order of the pattern's pieces, and some may be padding.
+          A program of the same arguments.  It gives a matrix of ``jax.experimental.sparse.BCOO``
+          with the elements of :meth:`jacobian_sparsity`, sorted by rows.  With symbolic shapes,
+          elements are in the order of the pattern's pieces, and some may be padding.
 
         Raises:
           ArgumentError: an option is wrong, an argument is complex, or the number of products
@@ -329,10 +329,10 @@ class SparseDerivatives:
         chunk_size: int | None = None,
         pattern: Pattern | None = None,
     ) -> Self:
-        """The Hessian as a sparse matrix: the sparse Jacobian of the gradient, told by symmetry.
+        """The Hessian as a sparse matrix: the sparse Jacobian of the gradient, using its symmetry.
 
-        Args and result are those of :meth:`sparse_jacobian`; the products are those with the
-        Hessian, ``"forward"`` over reverse or reverse over ``"reverse"``.
+        Arguments and result are as for :meth:`sparse_jacobian`.  The products with the Hessian are
+        forward over reverse in mode ``"forward"``, and reverse over reverse in mode ``"reverse"``.
 
         Raises:
           ArgumentError, TransformError, PatternTooDense: as for :meth:`hessian_sparsity` and
@@ -346,12 +346,12 @@ class SparseDerivatives:
     def laplacian(self, argnums: int | Sequence[int] = 0) -> Self:
         """The Laplacian of each element of the result, in one pass forward.
 
-        It is the sum of the second derivatives in all elements of the arguments ``argnums``, each
-        twice: the trace of the Hessian, of which nothing is computed.  With each value go its first
-        derivatives, so the memory is that of :meth:`jacfwd`.
+        This is the trace of the Hessian, the sum of ``d^2 f / dx^2`` over all elements ``x`` of the
+        arguments ``argnums``; the Hessian itself is not computed.  Each value is computed with its
+        first derivatives, so the memory is that of :meth:`jacfwd`.
 
         Returns:
-          A program of the same arguments.  It gives what has the pytree and shapes of the result.
+          A program of the same arguments, whose result has the same pytree and shapes.
 
         Raises:
           ArgumentError: ``argnums`` names no argument, or one is not of real numbers.

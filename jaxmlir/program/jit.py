@@ -1,14 +1,14 @@
 """``jaxmlir.jit``: functions that JAX compiles through the dialect, their derivatives included.
 
-While such a function is traced, JAX differentiates the functions that are differentiated in it as
-programs (:mod:`jaxmlir.runtime.differentiation`): each is staged out, goes through the passes that
-derivatives profit from, and is called; the rules of that call are our passes.  Values that it
-closes over, tracers of other transformations included, are operands of the call.  What is stored is
-decided for the function as a whole, when it is lowered.
+Inside such a function, e.g. at ``jax.grad(g)``, JAX differentiates ``g`` as a program
+(:mod:`jaxmlir.runtime.differentiation`).  ``g`` is staged out, goes through the passes from which
+derivatives profit, and is called; our passes are the differentiation rules of that call.  Values
+that ``g`` closes over, tracers of other transformations included, are operands of the call.  The
+passes that decide what is stored run on the function as a whole, when it is lowered.
 
-A function that cannot be staged out, for it looks at values that only JAX's own derivative knows,
-is differentiated as it is.  So is the whole function where its trace fails, so that JAX's errors
-are JAX's; a remark says either.
+A function ``g`` that cannot be staged out, because it looks at values that only JAX's own
+derivative knows, is differentiated by JAX as it is.  If the trace of the whole function fails, it
+is traced again with JAX's derivatives, so that errors are JAX's own.  A remark reports both.
 """
 
 from __future__ import annotations
@@ -47,15 +47,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stager:
-    """How functions become programs, which are called where JAX traces.
+    """Turns functions into programs, and calls these while JAX traces.
 
     Attributes:
       level: the optimization level.
       without: names of passes of that level that do not run.
-      target: what programs are optimized for; by default what JAX lowers them for.
-      memory_budget: what they may take besides arguments and results, as a fraction or bytes.
-      remarks: takes what the passes say before a program is lowered, and what could not be staged.
-      devices: over how many arguments are partitioned, as far as their types do not tell.
+      target: the target that programs are optimized for; by default the one JAX lowers them for.
+      memory_budget: the memory besides arguments and results, as a fraction or bytes.
+      remarks: takes the remarks of passes that run before a program is lowered, and remarks on
+        functions that could not be staged out.
+      devices: the number of devices that arguments are partitioned over, where types do not say.
 
     Raises:
       PipelineError: there is no such level or pass.
@@ -70,7 +71,7 @@ class Stager:
     structure: Pipeline = field(init=False, compare=False)
     storage: Pipeline = field(init=False, compare=False)
 
-    # The passes' modules are loaded, and live on.
+    # Imports the passes' modules, whose many objects all live on.
     @collector_paused
     def __post_init__(self) -> None:
         structure, storage = stages_of(self.level, self.without, self.memory_budget)
@@ -81,10 +82,10 @@ class Stager:
     def call(
         self, traced: Any, operands: Sequence[Any], name: str, *, keep_unused: bool = False
     ) -> list[Any]:
-        """The flat results of a call of the program of JAX's traced stage.
+        """Makes the program of JAX's traced stage, and calls it; returns the flat results.
 
         Raises:
-          JaxmlirError: it has no form in the dialect, a pass failed, or it is being differentiated
+          JaxmlirError: the dialect cannot express it, a pass failed, or it is being differentiated
             and has no derivative.
         """
         from jaxmlir.bridge.custom_rules.closures import rules_may_read
@@ -108,7 +109,7 @@ class Stager:
         return program_primitive.call(program, program.name, values)
 
     def __call__(self, fun: Callable[..., Any]) -> Callable[..., Any]:
-        """``fun`` by a call of its program, to be called on tracers of a derivative."""
+        """``fun`` as a call of its program, for arguments that are tracers of a derivative."""
         name = name_of(user_function(fun))
 
         @wraps(fun)
@@ -116,7 +117,7 @@ class Stager:
             leaves, tree = jax.tree.flatten(args)
             varying = [i for i, leaf in enumerate(leaves) if isinstance(leaf, core.Tracer)]
             operands = [leaves[i] for i in varying]
-            # What is no tracer, of arguments and results, is the function's own affair.
+            # Arguments and results that are no tracers bypass the program.
             out_tree, constant = None, []
 
             def of_tracers(*values: Any) -> list[Any]:
@@ -143,27 +144,28 @@ class Stager:
         return staged
 
     def remark(self, fun: Callable[..., Any], what: str, error: Exception) -> None:
-        """Says what a function is instead, where something was not possible."""
+        """Remarks that a function is treated in another way, because of an error."""
         if self.remarks is not None:
             reason = f"{type(error).__name__}: {error}".partition("\n")[0]
             self.remarks(_remark(fun, f"{what}: {reason}"))
 
 
 def _check_constants(traced: Any) -> None:
-    """Raises an error for a function that uses what another one left behind, which was not meant
-    to be staged out."""
+    """Raises an error for a function that uses a tracer which another function leaked: that
+    function was not meant to be staged out."""
     for value in traced._consts:
         if isinstance(value, pe.DynamicJaxprTracer) and not is_under_way(value):
             raise JaxmlirError(f"a function left {_short(value.aval)} behind")
 
 
 def _check_staged(traced: Any) -> None:
-    """Raises an error for a function that is no program of the arguments that it is given."""
+    """Raises an error for a function that takes or returns references, or has a custom rule that
+    closes over a tracer."""
     from jaxmlir.bridge.custom_rules.closures import read_by_rules
 
     jaxpr = traced.jaxpr
     for aval in (*jaxpr.in_avals, *jaxpr.out_avals):
-        # JAX looks at the equations that have references.
+        # JAX inspects the equations that use references.
         if not isinstance(aval, core.ShapedArray):
             raise JaxmlirError(f"it takes or gives {_short(aval)}")
     for value in read_by_rules(jaxpr):
@@ -176,7 +178,7 @@ def _short(aval: Any) -> str:
 
 
 def _remark(fun: Callable[..., Any], message: str) -> Diagnostic:
-    """A remark about a function, at its place."""
+    """A remark about a function, at its source line."""
     code = getattr(inspect.unwrap(fun), "__code__", None)
     where = (code.co_filename, code.co_firstlineno, 1) if code else ()
     return Diagnostic("remark", f"[jaxmlir.jit] {name_of(fun)} {message}", *where)
@@ -231,21 +233,21 @@ def jit(
       optimize: the optimization level; see :meth:`Program.optimize`.  Derivatives that JAX takes
         in the function, or of it, are those of optimized programs; custom rules are traced then,
         and as they are written.  With ``"tune"``, at most six forms of the function are timed on
-        the arguments of the first call, and of the first with other shapes, and the fastest is
-        kept; see :mod:`jaxmlir.program.tuned`.
+        the arguments of the first call for each combination of shapes, and the fastest is kept; see
+        :mod:`jaxmlir.program.tuned`.
       without: names of passes of that level to leave out.
-      target: what the function is optimized for; by default what JAX lowers it for.
-      memory_budget: the memory to get along with besides arguments and results, the derivatives in
-        the function included, as for :meth:`Program.remat`; it is compiled several times for that.
-      remarks: takes what the passes say they did before the function is lowered, and of which
-        function the derivative is JAX's, and why; for example ``print``.
+      target: the target to optimize for; by default the one that JAX lowers the function for.
+      memory_budget: the memory besides arguments and results, for the function and derivatives in
+        it, as for :meth:`Program.remat`; the function is compiled several times to measure it.
+      remarks: takes the remarks of passes that run before the function is lowered, and remarks on
+        functions that JAX differentiates itself, with the reason; for example ``print``.
       options: those of ``jax.jit``: ``static_argnums``, ``static_argnames``, ``donate_argnums``,
         ``donate_argnames``, ``in_shardings``, ``out_shardings``, ``keep_unused`` ...  With
-        ``inline``, a trace that calls the function gets the call of its program alone.
+        ``inline``, a trace that calls the function contains only the call of its program.
 
     Returns:
-      A function like that of ``jax.jit``, whose ``trace`` gives a :class:`Program`; without
-      ``fun``, a function that makes one of it.
+      A function like one of ``jax.jit``, whose ``trace`` gives a :class:`Program`; without ``fun``,
+      a decorator that makes one.
 
     Raises:
       ArgumentError: there is no such target, or the budget is neither a fraction nor bytes.
@@ -265,7 +267,7 @@ def jit(
 class JitFunction:
     """A function that JAX compiles through the dialect, with JAX's stages.
 
-    Calling it costs what calling a ``jax.jit`` function costs: it is one, of a function that traces
+    A call costs as much as a call of a ``jax.jit`` function.  It is one: the jitted function traces
     ``fun``, imports the jaxpr and stages out a call of the program.
     """
 
@@ -279,8 +281,8 @@ class JitFunction:
     ):
         functools.update_wrapper(self, fun)
         static = {k: v for k, v in options.items() if k.startswith("static_")}
-        # Private, for what wraps this function copies its attributes: `jax.jit` of it has a `trace`
-        # of its own.
+        # Private, since wrappers copy the attributes of this object, and `jax.jit` of it has a
+        # `trace` of its own.
         self._trace = trace(fun, **static)
         if not tune:
             self._jitted = jax.jit(_through_dialect(fun, stager, options), **options)
@@ -306,7 +308,7 @@ class JitFunction:
         return f"<JitFunction of {self.__wrapped__!r}>"
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """As a method it takes the object that it is looked up on, as any function does."""
+        """Binds it to an object as a method, as for any function."""
         return self if instance is None else types.MethodType(self, instance)
 
     def trace(self, *args: Any, **kwargs: Any) -> Program:
@@ -322,14 +324,14 @@ class JitFunction:
         return self._jitted.eval_shape(*args, **kwargs)
 
     def clear_cache(self) -> None:
-        """Forgets what was compiled."""
+        """Forgets the compiled functions."""
         self._jitted.clear_cache()
 
 
 def _through_dialect(
     fun: Callable[..., Any], stager: Stager, options: Mapping[str, Any]
 ) -> Callable[..., Any]:
-    """``fun`` by a call of its program, to be traced by ``jax.jit`` with some options."""
+    """``fun`` as a call of its program, to be traced by ``jax.jit`` with some options."""
     name = name_of(fun)
     traceable = jax.jit(fun, **{k: v for k, v in options.items() if k.startswith("static_")})
 
@@ -355,10 +357,10 @@ def _through_dialect(
             traced = trace_staged(args, kwargs)
         else:
             traced = traceable.trace(*args, **kwargs)
-        # Under jit every leaf is a tracer but those of static arguments.
+        # Under jit, every leaf is a tracer, except for leaves of static arguments.
         leaves = [x for x in jax.tree.leaves((args, kwargs)) if isinstance(x, core.Tracer)]
         if len(leaves) != traced._in_tree.num_leaves:
-            # Nothing is staged out where JAX looks for a NaN.
+            # Where JAX looks for the origin of a NaN, it passes arrays, and nothing is staged out.
             return fun(*args, **kwargs)
         with as_given():
             keep_unused = options.get("keep_unused", False)

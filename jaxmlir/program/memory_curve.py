@@ -1,4 +1,4 @@
-"""``program.memory_curve(*args)``: memory against time of one program under memory budgets."""
+"""``program.memory_curve(*args)``: the memory and time of one program under memory budgets."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class MemoryPoint(NamedTuple, Generic[Form]):
     """One form of a program, as it was measured.
 
     Attributes:
-      budget: what was asked for: a fraction or bytes; ``None`` of the program as it is.
-      bytes: the memory that it takes besides arguments and results, by the compiler.
+      budget: the budget that was asked for, a fraction or bytes; ``None`` for the original program.
+      bytes: the memory besides arguments and results, as the compiler reports it.
       seconds: the median time of a run.
       program: the form itself.
     """
@@ -38,16 +38,16 @@ class MemoryPoint(NamedTuple, Generic[Form]):
 
 @dataclass(frozen=True)
 class MemoryCurve(Generic[Form]):
-    """The forms of a program under memory budgets, the program as it is first.
+    """The forms of a program under memory budgets; the original program comes first.
 
-    Its text is a table; ``*`` marks the points of which no other takes less memory and less time.
+    Its text is a table; ``*`` marks the points of :attr:`pareto`.
     """
 
     points: tuple[MemoryPoint[Form], ...]
 
     @property
     def pareto(self) -> tuple[MemoryPoint[Form], ...]:
-        """The points of which no other takes less memory and no more time, by memory."""
+        """The Pareto front, by memory: each point is faster than all points with less memory."""
         front: list[MemoryPoint[Form]] = []
         for point in sorted(self.points, key=lambda p: (p.bytes, p.seconds)):
             if not front or point.seconds < front[-1].seconds:
@@ -75,7 +75,7 @@ class MemoryCurve(Generic[Form]):
 
         Args:
           ax: the axes to plot in, by default the current ones.
-          options: those of matplotlib's ``plot``, for the line of the best points.
+          options: options of matplotlib's ``plot``, for the line through the best points.
 
         Returns:
           The axes.
@@ -107,7 +107,7 @@ def memory_curve(
         check_budget(budget)
     if not isinstance(repetitions, int) or repetitions < 1:
         raise ArgumentError(f"repetitions: expected a positive integer, got {repetitions!r}")
-    # The arguments are checked before anything long is begun.
+    # Check the arguments before anything slow.
     program.flat_arguments(args, {})
     if effects := call_signature(program, program.name).effects:
         raise ArgumentError(
@@ -119,7 +119,7 @@ def memory_curve(
     forms: dict[Any, Form] = {None: program}
     with progress(f"memory curve of @{program.name}", len(budgets) + 1) as step:
         with warnings.catch_warnings():
-            # That a budget is not met is what the curve shows.
+            # The curve itself shows that a budget is not met.
             warnings.filterwarnings("ignore", ".*of temporary memory", UserWarning)
             for budget in budgets:
                 step(f"budget {budget}")
@@ -131,7 +131,7 @@ def memory_curve(
             for budget, run in compiled.items():
                 start = time.perf_counter()
                 jax.block_until_ready(run(*args))
-                # The first run is to warm up.
+                # The first run is a warm-up.
                 if i > 0:
                     seconds[budget].append(time.perf_counter() - start)
     points = []

@@ -1,7 +1,7 @@
 """``Program``: a staged-out JAX program as a module of the jaxpr dialect, with its side tables.
 
 A program is made from a Python function, a jaxpr or text (:mod:`jaxmlir.program.staging`).  It can
-be printed, verified, transformed by passes, turned back into a jaxpr, lowered and called, alone or
+be printed, verified, transformed by passes, turned back into a jaxpr, lowered, and called: alone or
 inside other JAX code.
 """
 
@@ -59,17 +59,17 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         program.grad().optimize(2)          # another program
 
     It takes and returns pytrees as ``f`` does, of the shapes and dtypes that it was traced for.
-    Methods return new programs; this one stays as it is.
+    Methods return new programs and leave this one unchanged.
 
     Args:
-      module: of functions; the first public one is what a call runs.
-      constants: arrays too large for the module, by the name that their ops give.
+      module: a module of functions; a call runs the first public one.
+      constants: arrays too large for the module, by the name that their ops have for them.
       handles: Python objects that the module names, by name.
 
     Attributes:
-      derived: what :mod:`jaxmlir.program.derived` keeps of transformations.
-      recipe: of a program that was optimized for a target nobody named, how it is made for others.
-      when_lowered: passes that run where the program is lowered, and where one derived from it is.
+      derived: the cache of :mod:`jaxmlir.program.derived`, with results of transformations.
+      recipe: how to make the program for other targets, if it was optimized for a default target.
+      when_lowered: passes that run when the program, or a program derived from it, is lowered.
     """
 
     _internal = frozenset(
@@ -77,7 +77,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         when_lowered""".split()
     )
 
-    # These are not in the state: JAX keeps it, and must not keep what keeps its function.
+    # Not in the state: JAX keeps it as long as the function that these hold; it must not hold that.
     __slots__ = ("_callees", "_jitted", "derived")
 
     when_lowered: Pipeline | None = None
@@ -86,10 +86,10 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
     def of_import(
         cls, importer: Importer, again: Callable[[Target | None], Program] | None = None
     ) -> Program:
-        """The program that was imported.
+        """The program that an importer wrote.
 
         Args:
-          again: imports it for another target, which programs that it calls may depend on.
+          again: imports it again for another target, on which programs that it calls may depend.
         """
         program = super().of_import(importer)
         program._target = importer.target
@@ -136,24 +136,24 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
 
         Args:
           target: a path, or a binary stream to write to.
-          source_info: keep the Python files and lines that ops come from, by which errors name the
-            user's line.  Who gets the file can read these paths, which may have names in them.
-          as_flat: leave the pytrees out, so that what is loaded takes and gives their leaves: for
-            nodes that hold Python objects of this process.
-          effects: what becomes of debug callbacks, prints and run-time checks: ``"drop"`` leaves
-            them out, ``"keep-print"`` all but prints of a format string; by default those that are
-            Python functions are an error.
+          source_info: keep the Python files and lines that ops come from, so that errors can name
+            the user's line.  Whoever gets the file can read these paths, which may contain names.
+          as_flat: leave the pytrees out, so that the loaded program takes and returns their leaves;
+            needed if nodes hold Python objects of this process.
+          effects: how to treat debug callbacks, prints and run-time checks: ``"drop"`` leaves them
+            out, ``"keep-print"`` leaves out all but prints of a format string; by default those
+            that are Python functions are an error.
 
         Raises:
           ArgumentError: ``target`` or ``effects`` is none of these.
           ArtifactError: the program refers to Python objects of this process, such as callbacks;
             names each op, the user's line, and what to do.
-          OSError: the file cannot be written; one that was there is as it was.
+          OSError: the file cannot be written; an existing file is unchanged.
         """
-        from jaxmlir import artifact
+        from jaxmlir.artifact import saving
 
         options = {"source_info": source_info, "as_flat": as_flat, "effects": effects}
-        artifact.save(self, target, **options)
+        saving.save(self, target, **options)
 
     # -- checking and transforming --
 
@@ -161,7 +161,8 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         """Checks the module: MLIR's rules, the ops' records, and types by abstract evaluation.
 
         Raises:
-          VerificationError: names the op, its location, what was expected and what came.
+          VerificationError: the module is invalid; names the op, its location, what was expected
+            and what was found.
         """
         from jaxmlir.verify.verifier import verify
 
@@ -175,13 +176,13 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         target: str | Target | None = None,
         remarks: Callable[[Diagnostic], None] | None = None,
     ) -> Program:
-        """The program after a pipeline of passes, e.g. ``"jaxpr-grad,cse"``; this one is as it was.
+        """The program after a pipeline of passes, e.g. ``"jaxpr-grad,cse"``; this one is unchanged.
 
         Args:
           verify_each: check the program after each pass.
-          target: what the passes take the program to be compiled for, such as ``"cuda:h100"``; by
-            default its own, which is JAX's default device where it was given none.
-          remarks: takes what the passes say they did, for example ``print``.
+          target: the target that passes assume the program is compiled for, such as
+            ``"cuda:h100"``; by default the program's own or, if it has none, JAX's default device.
+          remarks: takes the remarks of passes on what they did, for example ``print``.
 
         Raises:
           ArgumentError: there is no such target.
@@ -192,7 +193,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         options: Any = {"verify_each": verify_each, "hold_rules": False}
         program = self if named_target is None else self.version(named_target)
         result = program._after_passes(pipeline, remarks, target=named_target, **options)
-        # What passes have done to custom rules is not done to those that would be traced now.
+        # Rules traced later would lack what the passes have done to custom rules.
         result.rule_tracing.forget()
         if named_target is None and self.recipe is not None:
             result.recipe = self.recipe.then(
@@ -214,8 +215,8 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         """The program after a pipeline.
 
         Args:
-          target: that which it is given.
-          default: what passes take for its target where it has none.
+          target: the target to give the result.
+          default: the target that passes assume if the program has none.
         """
         from jaxmlir.passes import parse_pipeline
         from jaxmlir.passes.kept import run_kept
@@ -246,17 +247,17 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
     ) -> Program:
         """The program after the passes of an optimization level; see ``jaxmlir.passes.LEVELS``.
 
-        Custom rules that are still to be traced wait on; who looks at the result gets what these
-        passes make of the program with its rules.  A program that is still to be differentiated
-        does without ``jaxmlir.passes.STORAGE``.
+        Custom rules that are not traced yet stay untraced; if somebody looks at the result, it is
+        made again from the program with its rules.  When the result is differentiated, it is taken
+        without the passes of ``jaxmlir.passes.STORAGE``.
 
         Args:
           level: 0 does nothing; 1 is cheap and changes no bit of a result.
           without: names of passes to leave out.
-          target: what it is optimized for, such as ``"cuda:h100"`` or ``"tpu:v5e:2x2"``.  By
-            default that is JAX's default device, and where the result is lowered for another one,
-            this program is optimized for that.
-          remarks: takes what the passes say they did, for example ``print``.
+          target: the target to optimize for, such as ``"cuda:h100"`` or ``"tpu:v5e:2x2"``.  The
+            default is JAX's default device; if the result is lowered for another device, this
+            program is optimized again for that one.
+          remarks: takes the remarks of passes on what they did, for example ``print``.
 
         Raises:
           ArgumentError: there is no such target.
@@ -268,7 +269,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         named_target = None if target is None else targets.target(target)
         program = self if named_target is None else self.version(named_target)
         recipe = self.recipe
-        # No pass of level 1 asks for what it is.
+        # No pass of level 1 asks for the target.
         if named_target is None and recipe is None and self._target is None and level > 1:
             recipe = Recipe(targets.default_target(), snapshot(self))
         default = recipe and recipe.target
@@ -287,35 +288,35 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         measure: bool = True,
         remarks: Callable[[Diagnostic], None] | None = None,
     ) -> Program:
-        """The program whose loops store less for their derivative, and compute the rest again.
+        """The program with loops that store less for their derivative and recompute the rest.
 
-        Within a budget, straight-line code does so as well, and batches are computed in tiles.
+        With a budget, straight-line code recomputes values, too, and batches are tiled.
 
-        It is the differentiated program that has something to store::
+        Call it on the differentiated program, which is the one that stores values::
 
             program.grad().remat(memory_budget=0.5)
 
         Args:
-          memory_budget: the memory to get along with besides arguments and results: a fraction of
-            what the program takes, up to 1, or, from 2 on, bytes, which may have a unit:
-            ``"1.5 GiB"``.  By default what is stored is what pays.
-          measure: compile it for JAX's default backend, two to sixteen times, to see what memory it
-            takes; otherwise, and where that cannot compile it or is not its target, the memory is
-            estimated.
-          remarks: takes what was done, for example ``print``.
+          memory_budget: the memory allowed besides arguments and results: a number up to 1 is a
+            fraction of the memory that the program takes, a number from 2 on is bytes, and a string
+            is bytes with a unit: ``"1.5 GiB"``.  By default, a value is stored if that pays.
+          measure: compile the program for JAX's default backend, two to sixteen times, to measure
+            its memory; otherwise the memory is estimated, and so it is if this backend cannot
+            compile the program or is not its target.
+          remarks: takes remarks on what was done, for example ``print``.
 
-        Warns where no way is within the budget: the result is what takes least.
+        Warns if nothing is within the budget; the result is then the form with the least memory.
 
         Raises:
           ArgumentError: the budget is neither a fraction nor bytes, or ``measure`` no boolean.
         """
         budget = None if memory_budget is None else check_budget(memory_budget)
-        # Who asks for it does not ask how long that takes to compile.
+        # The user asked for rematerialization, whatever it costs in compile time.
         option = "calls=inf"
         if memory_budget is not None:
             option = f"memory-budget={budget} measure={measure}".lower()
         pipeline = f"jaxpr-inline,jaxpr-remat{{{option}}}"
-        # Who looks at the result is not to wait for it to be compiled again.
+        # With rules held, looking at the result would make it again, and compile it again.
         compiles = measure and memory_budget is not None
         return self._after_passes(pipeline, remarks, hold_rules=not compiles)
 
@@ -325,20 +326,20 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         budgets: Sequence[float | str] = (0.75, 0.5, 0.25, 0.1),
         repetitions: int = 5,
     ) -> MemoryCurve[Program]:
-        """Memory against time of the program, as it is and as :meth:`remat` makes it for budgets.
+        """The memory and time of the program, as it is and as :meth:`remat` makes it for budgets.
 
-        It is printed as a table, and its ``plot()`` shows which budgets are worth their time::
+        The result prints as a table, and its ``plot()`` shows which budgets are worth their time::
 
             print(program.grad().memory_curve(w, x))
 
         Args:
-          args: the arguments to run it on.
-          budgets: as :meth:`remat` takes them.
-          repetitions: how often each form is run; the median counts.
+          args: the arguments to run the program on.
+          budgets: memory budgets, as for :meth:`remat`.
+          repetitions: how often each form is run; its time is the median.
 
         Raises:
-          ArgumentError: the arguments are not the program's, a budget is none, or the program has
-            effects, which would happen at each run.
+          ArgumentError: the arguments are not the program's, a budget is invalid, or the program
+            has effects, which would happen at each run.
         """
         from jaxmlir.program.memory_curve import memory_curve
 
@@ -366,8 +367,8 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
 
     @property
     def target(self) -> Target:
-        """What passes take the program to be compiled for: what was given, or else JAX's default
-        device."""
+        """The target that passes assume the program is compiled for: the one that was given, or
+        else JAX's default device."""
         if self._target is not None:
             return self._target
         return self.recipe.target if self.recipe is not None else targets.default_target()
@@ -378,16 +379,16 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
 
     @analysis
     def _forms(self) -> dict[Any, Any]:
-        """What :attr:`versions` has made."""
+        """The forms that :attr:`versions` has made."""
         return {}
 
     @property
     def versions(self) -> Versions:
-        """What the program becomes where it is lowered or differentiated."""
+        """The forms of the program for lowering and differentiation."""
         return Versions(self, self._forms)
 
     def version(self, target: Target) -> Program:
-        """The program for a target: itself, unless it was optimized for one that nobody named."""
+        """The program for a target: itself, unless another one was assumed for optimizing it."""
         return self.versions.for_target(target)
 
     def to_jaxpr(self) -> ClosedJaxpr:
@@ -400,19 +401,19 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
 
     @analysis
     def exporter(self) -> Exporter:
-        """Makes jaxprs of the functions, each once."""
+        """The exporter, which makes a jaxpr of each function once."""
         return Exporter(self)
 
     @analysis
     def custom_calls_found(self) -> tuple[custom_calls.CustomCall, ...]:
-        """The ops that reach beyond XLA."""
+        """The program's ops that reach beyond XLA."""
         self.rule_tracing.looked_at()
         with context():
             return tuple(custom_calls.among(liveness_of(self).all_ops()))
 
     @analysis
     def placement(self) -> Any | None:
-        """What JAX must know of the devices that the program mentions."""
+        """The facts that JAX needs about the devices that the program mentions."""
         with context():
             return placement_of(self, liveness_of(self).all_ops())
 
@@ -425,15 +426,15 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
 
     @property
     def __code__(self) -> CodeLocation:
-        """Where the user's function is: JAX asks that of all that it traces, and asks for the text
-        of what cannot say."""
+        """The position of the user's function.  JAX asks every function that it traces for it, and
+        would ask an object without it for its text."""
         with context():
             file, line, _ = locations.position(self._function(self.name).location)
         return CodeLocation(file, line)
 
     @InstanceProperty
     def __signature__(self) -> Any:
-        """What :func:`inspect.signature` gives: that of the user's function, where it is known."""
+        """The user's function's signature, if known, for :func:`inspect.signature`."""
         return arguments.signature_of(self)
 
     # -- transformations --
@@ -444,7 +445,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
 
         Args:
           custom_vjp_forward: ``"transpose"`` differentiates functions with a custom VJP rule by the
-            transpose of their backward rule; by default running the result is JAX's error.
+            transpose of their backward rule; by default running the result raises JAX's error.
 
         Raises:
           ArgumentError: the program takes keyword arguments, or there is no such option.
@@ -463,15 +464,15 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         """``fwd(*args) -> (result, residuals)`` and ``lin(residuals, *tangents) -> tangent``.
 
         Args:
-          while_loops: ``"checkpointed"`` gives loops whose trip count is known only when they run a
-            transpose, and so this and all derivatives in reverse mode; by default they are JAX's
-            error.
+          while_loops: ``"checkpointed"`` makes reverse mode possible for loops whose trip count is
+            known only when they run, here and in all derivatives in reverse mode; by default such
+            loops raise JAX's error.
           checkpoints: how many states of such a loop are in memory at a time, at least 1.
           custom_vjp_forward: as for :meth:`jvp`; the transpose of ``lin`` does not need it.
 
         Returns:
-          Two programs.  Tangents are given for all arguments, and have their shapes; residuals are
-          a tuple of arrays.
+          Two programs.  There is a tangent for each argument, of the same shape; residuals are a
+          tuple of arrays.
 
         Raises:
           ArgumentError, TransformError: as for :meth:`jvp`.
@@ -486,10 +487,10 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
     ) -> tuple[Program, Program]:
         """``fwd(*args) -> (result, residuals)`` and ``bwd(residuals, cotangent) -> cotangents``.
 
-        The options on loops are those of :meth:`linearize`.
+        The options on loops are as for :meth:`linearize`.
 
         Returns:
-          Two programs.  The cotangent has the pytree and the shapes of the result, the cotangents
+          Two programs.  The cotangent has the pytree and the shapes of the result; the cotangents
           are a tuple with one for each argument.
 
         Raises:
@@ -514,15 +515,15 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         ``while_loops`` and ``checkpoints`` as for :meth:`linearize`.
 
         Returns:
-          A program of the same arguments.  It gives what has the pytree and the shapes of the
-          argument ``argnums``, or a tuple where that is a sequence; with ``has_aux`` that and the
-          auxiliary result.
+          A program of the same arguments.  Its result has the pytree and the shapes of the argument
+          ``argnums``, or is a tuple of such if ``argnums`` is a sequence.  With ``has_aux`` it is a
+          pair of the gradient and the auxiliary result.
 
         Raises:
           ArgumentError: ``argnums`` names no argument, or an option is wrong.
-          TransformError: the result is no real scalar (with ``has_aux`` no pair of one and
-            something), an argument has no gradient, or an op cannot be differentiated; names it and
-            the user's line.
+          TransformError: the result is no real scalar (with ``has_aux``: no pair whose first
+            element is one), an argument has no gradient, or an op cannot be differentiated; names
+            it and the user's line.
         """
         options = {"while_loops": while_loops, "checkpoints": checkpoints}
         return transforms.grad(self, argnums, has_aux, allow_int, holomorphic, **options)
@@ -553,8 +554,8 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         """The Jacobian, by forward mode; options as for ``jax.jacfwd``.
 
         Returns:
-          A program of the same arguments.  For each leaf of the result it gives what has the pytree
-          of the argument, of the shape of the leaf followed by that of the argument's leaf.
+          A program of the same arguments.  For each leaf of the original result it gives a pytree
+          like the argument's, whose leaves have the leaf's shape followed by the argument leaf's.
 
         Raises:
           ArgumentError: ``argnums`` names no argument, or an option is wrong.
@@ -594,12 +595,12 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
     ) -> Program:
         """The second derivatives; options as for ``jax.hessian``.
 
-        Forward over reverse; of a program in which a function with a custom VJP rule is in the way
-        of forward mode, such as a solver of ODEs, reverse over reverse.
+        It is computed forward over reverse.  If a function with a custom VJP rule, such as an ODE
+        solver, prevents forward mode, it is computed reverse over reverse.
 
-        The Jacobian of the Jacobian: its leaves have the shapes of the result, the argument and the
-        argument again.  Errors as for :meth:`jacfwd`, ``while_loops`` and ``checkpoints`` as for
-        :meth:`linearize`.
+        The result is the Jacobian of the Jacobian: the shape of a leaf is the shapes of the result,
+        the argument and the argument again.  Errors as for :meth:`jacfwd`, ``while_loops`` and
+        ``checkpoints`` as for :meth:`linearize`.
         """
         options = {"while_loops": while_loops, "checkpoints": checkpoints}
         return self._jacobian("hessian", argnums, has_aux, holomorphic, **options)
@@ -622,14 +623,14 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         """The program on batches; options as for ``jax.vmap``.
 
         Args:
-          in_axes, out_axes: pytree prefixes of the arguments and the result: along which dimension
-            each leaf is batched, ``None`` if it is not.
+          in_axes, out_axes: pytree prefixes of the arguments and the result: the batch dimension of
+            each leaf, ``None`` if it has none.
           axis_size: the size of the batch.
-          axis_name, spmd_axis_name: what collectives and shardings call the dimension.
+          axis_name, spmd_axis_name: the names of the batch dimension for collectives and shardings.
 
         Returns:
-          The batched program.  Without ``axis_size``, a function that makes one, once for each size
-          of its arguments.
+          The batched program.  Without ``axis_size``, a function that makes and calls one, once for
+          each batch size of its arguments.
 
         Raises:
           ArgumentError: axes do not fit the arguments or the result.
@@ -641,19 +642,19 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
 
     @analysis
     def stubs(self) -> program_primitive.StubReader:
-        """Makes one-equation jaxprs that call the functions."""
+        """The maker of one-equation jaxprs that call the functions."""
         return program_primitive.StubReader(self)
 
     def callee(self, symbol: str) -> Callee:
         """The parameter of equations that call a function; one object per function."""
-        # Of two threads both get that of the first.
+        # Of two threads, both get the first one's object.
         return self._callees.setdefault(symbol, Callee(self.core, symbol))
 
     if not TYPE_CHECKING:
-        # Type checkers are to say which names a program does not have.
+        # Hidden from type checkers, which report attributes that a program does not have.
 
         def __getattr__(self, name: str) -> Any:
-            """The compiled call, made when it is first asked for: looked up as fast as a slot."""
+            """The compiled call, made on first access; later accesses are as fast as a slot's."""
             if name != "_jitted":
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             self._jitted = on_mesh(self, self._compiled())
@@ -663,7 +664,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         return jax.jit(arguments.called(self, self._call, self.name), **options)
 
     def forget_calls(self) -> None:
-        """Has the next calls traced anew."""
+        """Forgets traced and compiled calls, so that the next ones are traced again."""
         for program in (self, self.core):
             program._callees = {}
             # Entering `contextlib.suppress` takes longer than all the rest.
@@ -683,14 +684,14 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
 
     @analysis
     def plans(self) -> dict[str, Any]:
-        """What :mod:`jaxmlir.interpret.interpreter` has read of the functions."""
+        """The plans of the functions, which :mod:`jaxmlir.interpret.interpreter` makes."""
         return {}
 
     def eval(self, *args: Any, hooks: Sequence[Hook] = (), **kwargs: Any) -> Any:
-        """The result, computed op by op, into every called function, loop and branch.
+        """The result, computed op by op; called functions, loops and branches are entered.
 
-        What an op raises while it runs (a callback's error, JAX's ``FloatingPointError``) goes
-        through as it is, with a note that names the op and the user's line.
+        An error that an op raises while it runs (a callback's error, JAX's ``FloatingPointError``)
+        is passed on with a note that names the op and the user's line.
 
         Args:
           hooks: called before and after every op (:class:`jaxmlir.interpret.interpreter.Hook`).
@@ -726,13 +727,13 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         return arguments.flatten(self, args, kwargs)
 
     def specialize(self, *args: Any, **kwargs: Any) -> Program:
-        """A program of symbolic shapes, fixed to the shapes of some arguments.
+        """A program with symbolic shapes, specialized to the shapes of some arguments.
 
         Args:
           args, kwargs: arrays or ``jax.ShapeDtypeStruct``; their shapes may be symbolic as well.
 
         Raises:
-          ArgumentError: the shapes are none that the program takes; names a violated constraint.
+          ArgumentError: the program does not take such shapes; names a violated constraint.
         """
         flat = arguments.check_tree(self, args, kwargs)
         sizes = specialization.solve(self, arguments.concrete_shapes(self, flat))
@@ -749,8 +750,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
 
         Args:
           platforms: ``"cpu"``, ``"cuda"``, ``"rocm"``, ``"tpu"``; by default the default backend.
-          keep_unused: lower arguments that nothing depends on, and dead code, too; as for
-            ``jax.jit``.
+          keep_unused: keep unused arguments and dead code, as for ``jax.jit``.
 
         Raises:
           ArgumentError: a platform is not known to JAX.
@@ -771,6 +771,6 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
 
 def _unpickled(contents: bytes, custom_calls: Collection[str] | None) -> Program:
     """The program that was pickled.  Unlike unpickling itself, this executes nothing."""
-    from jaxmlir import artifact
+    from jaxmlir.artifact.load import read
 
-    return artifact.read(Program, memoryview(contents), "pickle", allow_custom_calls=custom_calls)
+    return read(Program, memoryview(contents), "pickle", allow_custom_calls=custom_calls)

@@ -29,17 +29,17 @@ def from_stablehlo(
 ) -> Program:
     """The program of a module of StableHLO: flat arguments, flat results.
 
-    It can be differentiated, batched, optimised and saved as any other.  What a module does not
-    hold is lost: custom derivative rules (the derivative is that of the ops), pytrees, weak types.
+    It can be differentiated, batched, optimised and saved like any other.  A module does not hold
+    custom derivative rules (the derivative is then that of the ops), pytrees and weak types.
 
     Args:
       source: MLIR text; MLIR bytecode or a portable artifact, which may come from anybody; or a
-        module of MLIR's Python bindings, as ``jax.jit(f).lower(x).compiler_ir()``.
-      filename: what diagnostics call the text.
-      remarks: takes remarks on ops whose derivative may not be that of a rule that was lost.
+        module of MLIR's Python bindings, such as ``jax.jit(f).lower(x).compiler_ir()``.
+      filename: the name of the text in diagnostics.
+      remarks: takes remarks on ops whose derivative may differ from that of a lost custom rule.
 
     Raises:
-      ArgumentError: it is none of these.
+      ArgumentError: ``source`` is none of these.
       ParseError: it is not MLIR.
       ImportingError: an op or type has no counterpart in the dialect; names the op and its place.
       VerificationError: an op is not one that JAX could run.
@@ -63,18 +63,18 @@ def from_exported(
 ) -> Program:
     """The program of a function that ``jax.export`` has exported, with its pytrees.
 
-    Its derivatives of any order, and batches, are made of what it computes: it needs none that was
-    exported with it.
+    Derivatives of any order, and batches, are made from its ops; derivatives that were exported
+    with it are not needed.
 
     Args:
       exported: a ``jax.export.Exported``, or the bytes that its ``serialize`` gave, which may come
         from anybody.
-      args, kwargs: arguments of the only sizes that the program is for, where those of the function
-        are symbolic: arrays, or ``jax.ShapeDtypeStruct``.  Without these, they stay symbolic.
-      remarks: takes remarks on ops whose derivative may not be that of a rule that was lost.
+      args, kwargs: arrays, or ``jax.ShapeDtypeStruct``, to whose sizes a function with symbolic
+        shapes is specialized.  Without these, the sizes stay symbolic.
+      remarks: takes remarks on ops whose derivative may differ from that of a lost custom rule.
 
     Raises:
-      ArgumentError: it is neither, or the function does not take such arguments.
+      ArgumentError: ``exported`` is neither, or the function does not take such arguments.
       ParseError: the bytes are damaged.
       ImportingError: an op or type has no counterpart in the dialect; names the op and its place.
       VerificationError: an op is not one that JAX could run.
@@ -87,7 +87,7 @@ def from_exported(
             exported = export.deserialize(bytearray(exported))
         except ImportError:
             raise
-        except Exception as e:  # of the reader of flatbuffers, whatever the bytes say
+        except Exception as e:  # any error of the flatbuffers reader on such bytes
             message = f"these bytes are no exported function: {type(e).__name__}: {e}"
             raise ParseError(message) from None
     if not isinstance(exported, export.Exported):
@@ -107,7 +107,7 @@ def from_exported(
 
 
 def refined_module(exported: Exported, args: Any, kwargs: Any) -> bytes:
-    """The module of an exported function for arguments of some sizes, as bytecode.
+    """The module of an exported function, specialized to the sizes of arguments, as bytecode.
 
     Raises:
       ArgumentError: the function does not take such arguments.
@@ -138,19 +138,19 @@ def _of_import(importer: Importer) -> Program:
 
 
 _FURTHER = {
-    # It has no derivative in reverse as a ``while``.  Not batched: what is computed is to be what
-    # the module computes, to the bit.
+    # A ``while`` has no derivative in reverse mode.  Not batched, so that the results equal those
+    # of the module to the bit.
     frozenset({"jaxpr.while"}): "jaxpr-raise-loops{batch-bytes=0}",
-    # Of a softmax's maximum no derivative is to be taken, which ``stop_gradient`` said.
+    # The maximum in a softmax has no derivative: the module has lost its ``stop_gradient``.
     frozenset({"jaxpr.reduce_max", "jaxpr.exp"}): "jaxpr-shift-invariance",
 }
-"""The passes after a module was raised, by the ops that they are of."""
+"""The passes that run after a module was raised, by the ops that they apply to."""
 
 
 def _raise_further(program: Program) -> None:
-    """Gives a program the derivatives that it had before it was lowered, as far as is certain."""
+    """Restores the derivatives that a program had before it was lowered, as far as is certain."""
     names = set[str]().union(*analyses_of(program).graph.names.values())
     passes = [pipeline for needed, pipeline in _FURTHER.items() if needed <= names]
     if passes:
-        # The program was verified before, as others are before they are optimised.
+        # The program has been verified already, like any other before it is optimised.
         parse_pipeline(",".join(passes)).run(program, Instrumentation(verify_each=False))

@@ -1,10 +1,9 @@
-"""Programs of symbolic shapes at concrete sizes, and of meshes at the kind of device they are on.
+"""Specialization: symbolic shapes to concrete sizes, and abstract meshes to a kind of device.
 
 A program that was traced for shapes such as ``f32[b, 2*b]`` has dimensions that are expressions of
 variables, in its types and among its attributes.  At given sizes every expression is a number, and
-what results is a program like any other: whatever can be done with a program can be done with it.
-The sizes may also be expressions themselves, of the variables of a caller that is traced for
-symbolic shapes.
+the result is a program like any other.  The sizes may also be expressions themselves, over the
+variables of a caller that is traced for symbolic shapes.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ def solve(program: Module, shapes: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
     """The sizes of a program's dimension variables for arguments of some shapes.
 
     Args:
-      shapes: of the flat arguments; where a dimension of the program is a number, it is theirs.
+      shapes: the shapes of the flat arguments; they agree with constant dimensions of the program.
 
     Raises:
-      ArgumentError: there are none, or they violate a constraint, which it names, or may do so.
+      ArgumentError: no sizes fit, or they violate a constraint or may do so; names the constraint.
     """
     avals = program.in_avals
     try:
@@ -56,11 +55,11 @@ def solve(program: Module, shapes: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
 
 
 def sizes_missing_in(avals: Sequence[Any], program: Module) -> Any | None:
-    """What a function of arguments ``avals`` lacks to know the sizes of a program's arguments.
+    """The argument that a function of ``avals`` lacks to determine a program's symbolic sizes.
 
     Returns:
-      An abstract value without elements, of a shape that tells all dimension variables of the
-      program's arguments; ``None`` where the shapes of ``avals`` do.
+      An abstract value without elements, whose shape has all dimension variables of the program's
+      arguments; ``None`` where the shapes of ``avals`` determine these.
     """
     symbolic = [dim for aval in program.in_avals if is_symbolic(aval) for dim in aval.shape]
     symbolic = [dim for dim in symbolic if not core.is_constant_dim(dim)]
@@ -79,7 +78,7 @@ def sizes_missing_in(avals: Sequence[Any], program: Module) -> Any | None:
 
 
 def _check_explicit(program: Module, avals: Sequence[Any], sizes: Sizes) -> None:
-    """The constraints that the user has set, in the user's words."""
+    """Checks the constraints that the user has set; errors quote them as they were written."""
     dims = (dim for aval in avals for dim in getattr(aval, "shape", ()))
     symbolic = next((dim for dim in dims if not core.is_constant_dim(dim)), None)
     if symbolic is None:
@@ -107,14 +106,14 @@ def _check_shapes(
     sizes: Sizes,
     found_in: Collection[tuple[int, int]],
 ) -> None:
-    """Checks that shapes are those of the program's arguments at given sizes.
+    """Checks the shapes of arguments against those of the program at given sizes.
 
     Args:
-      found_in: the dimensions that the sizes were found in, as numbers of arguments and axes; they
-        are not compared, nor are sizes that are symbolic.
+      found_in: the dimensions from which the sizes were computed, as (argument, axis).  They are
+        not compared, and neither are symbolic sizes.
 
     Raises:
-      ArgumentError: an argument has another shape; names it, and the shape that it should have.
+      ArgumentError: an argument has another shape; names it and the expected shape.
     """
     for i, (aval, shape) in enumerate(zip(program.in_avals, shapes, strict=True)):
         expected = [evaluate(dim, sizes) for dim in getattr(aval, "shape", ())]
@@ -131,13 +130,13 @@ def _check_shapes(
 
 
 def _holds(constraint: Any, sizes: Sizes) -> bool | None:
-    """Whether a constraint holds at given sizes; ``None`` where symbolic ones do not tell."""
+    """Whether a constraint holds at given sizes; ``None`` if symbolic sizes leave it open."""
     try:
         difference = evaluate(constraint.diff, sizes)
         if constraint.cmp.name != "EQ":
             return difference >= 0
         return difference == 0 if core.is_constant_dim(difference) else None
-    except ZeroDivisionError:  # `floordiv(a, b)` where b is 0, which no size may be
+    except ZeroDivisionError:  # `floordiv(a, b)` with b = 0, which is no valid size
         return False
     except core.InconclusiveDimensionOperation:
         return None
@@ -158,9 +157,10 @@ def specialize(program: M, sizes: Sizes) -> M:
 
 
 def for_device_of(program: Module, flat: Sequence[Any]) -> Any:
-    """A program whose types name a mesh without its kind of device, with that of its arguments.
+    """The program, with its arguments' kind of device in meshes that do not name a kind.
 
-    That is how programs come from files.  Types that JAX compares have to be of one kind.
+    Programs loaded from files have such meshes.  JAX compares types with the kind of device in
+    them, so it has to be the same in all.
     """
     meshes = [aval.sharding.mesh for aval in program.in_avals if hasattr(aval, "sharding")]
     if all(mesh.empty or mesh.abstract_device is not None for mesh in meshes):

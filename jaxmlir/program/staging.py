@@ -37,17 +37,17 @@ def trace(
 
     Args:
       fun: a function of pytrees of arrays.
-      misplaced: nothing; arguments of ``fun`` are given to what ``trace(fun)`` returns.
+      misplaced: must be empty; arguments of ``fun`` go to the function that ``trace(fun)`` returns.
       static_argnums, static_argnames: arguments that are Python values of the trace, as for
         ``jax.jit``; the program does not take them.
 
     Returns:
       A function of arrays or ``jax.ShapeDtypeStruct`` that returns a :class:`Program`.  It raises
-      what ``fun`` raises, and JAX of a trace, and ``ImportingError`` where ``fun`` closes over
+      the errors of ``fun`` and of JAX's tracing, and ``ImportingError`` if ``fun`` closes over
       values of another trace.
 
     Raises:
-      ArgumentError: arguments of ``fun`` are given beside it.
+      ArgumentError: ``trace`` itself was given arguments of ``fun``.
       TypeError, ValueError: those of ``jax.jit``: ``fun`` cannot be called, or has no such
         arguments.
     """
@@ -91,10 +91,10 @@ def from_jaxpr(closed_jaxpr: ClosedJaxpr, name: str = "main") -> Program:
 
     Args:
       closed_jaxpr: as ``jax.make_jaxpr`` makes it.
-      name: of the public function; what cannot be in a symbol becomes ``_``.
+      name: the name of the public function; characters that a symbol cannot have become ``_``.
 
     Raises:
-      ArgumentError: it is no jaxpr, or the name no string.
+      ArgumentError: ``closed_jaxpr`` is no jaxpr, or ``name`` no string.
       ImportingError: a value or parameter has no form in the dialect; names the equation.
     """
     if not isinstance(getattr(closed_jaxpr, "jaxpr", closed_jaxpr), core.Jaxpr):
@@ -107,7 +107,7 @@ def from_jaxpr(closed_jaxpr: ClosedJaxpr, name: str = "main") -> Program:
 
 
 def import_for(closed_jaxpr: Any, name: str, target: Target | None = None) -> Program:
-    """The program of a jaxpr, in which programs that it calls are those for a target."""
+    """The program of a jaxpr; programs that this calls are taken in the version for a target."""
     again = functools.partial(import_for, closed_jaxpr, name)
     return Program.of_import(import_jaxpr(closed_jaxpr, name, target), again)
 
@@ -123,9 +123,9 @@ def parse(
 
     Args:
       text: MLIR text.
-      constants: values of the constants that the text holds by name; those that are resources of
-        the text come with it.
-      filename: what diagnostics call the text.
+      constants: values of the constants that the text only names; constants that are resources of
+        the text need not be given.
+      filename: the name of the text in diagnostics.
       verify: check the program; without it, an invalid one fails later or not at all.
 
     Raises:
@@ -160,7 +160,7 @@ def parse(
 
 
 def _is_path(text: str) -> bool:
-    """Whether what should be MLIR is the name of a file."""
+    """Whether a text is the name of a file, instead of MLIR."""
     return bool(re.fullmatch(r"[^\s(){}<>%@\"]+\.\w+", text))
 
 
@@ -173,18 +173,17 @@ def load(
 ) -> Program:
     """The program that :meth:`Program.save` wrote.
 
-    The file may come from anybody: loading executes nothing that it says, and a file that is
-    damaged, malformed or malicious is an error.  The arrays stay in the file, which is mapped into
-    memory.
+    The file may come from anybody: loading executes nothing in it, and a damaged, malformed or
+    malicious file is an error.  The arrays stay in the file, which is mapped into memory.
 
     Args:
       source: the path of the file, or its contents: bytes, or a binary stream.
-      as_flat: take and give the leaves of the pytrees only, for programs whose pytrees have node
-        types that this process does not know.
-      allow_custom_calls: what of the program may reach beyond XLA: targets of ``jax.ffi`` calls,
-        and ``"pallas_call"`` and such (:mod:`jaxmlir.dialect.custom_calls`); ``None`` allows all.
-        The rest is refused when the program is lowered or turned into a jaxpr, not when it is
-        loaded.
+      as_flat: make a program that takes and returns the leaves of the pytrees only, for pytrees
+        with node types that this process does not know.
+      allow_custom_calls: the calls beyond XLA that the program may make: targets of ``jax.ffi``
+        calls, and ``"pallas_call"`` and such (:mod:`jaxmlir.dialect.custom_calls`); ``None`` allows
+        all.  Other calls are refused when the program is lowered or turned into a jaxpr, not when
+        it is loaded.
       verify: check the program's types; without it, an invalid one fails later or not at all.
 
     Raises:
@@ -193,11 +192,12 @@ def load(
       VerificationError: its program is invalid.
       OSError: the file cannot be read.
     """
-    from jaxmlir import artifact
+    from jaxmlir.artifact.container import contents
+    from jaxmlir.artifact.load import read
 
     _check_names(allow_custom_calls)
-    buffer, filename = artifact.contents(source)
-    return artifact.read(Program, buffer, filename, as_flat, allow_custom_calls, verify)
+    buffer, filename = contents(source)
+    return read(Program, buffer, filename, as_flat, allow_custom_calls, verify)
 
 
 def _check_names(allow_custom_calls: Any) -> None:
@@ -209,7 +209,7 @@ def _check_names(allow_custom_calls: Any) -> None:
 
 
 def _handles_in(text: str) -> dict[str, handles.Box]:
-    """The boxes of the handles that a text names; unknown ones fail when they are used."""
+    """The boxes of the handles that a text names; an unknown handle fails when it is used."""
     boxes = {}
     for name in set(re.findall(r'\{handle = "(h\d+)"\}', text)):
         box = handles.find_box(name)
@@ -226,7 +226,7 @@ def name_of(fun: Callable[..., Any]) -> str:
 
 
 def wraps(fun: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """As ``functools.wraps``, of any callable: of an object, say, whose names are no strings."""
+    """Like ``functools.wraps``, for any callable, even an object whose name is no string."""
 
     def named(wrapper: Callable[..., Any]) -> Callable[..., Any]:
         functools.update_wrapper(wrapper, fun, assigned=("__module__", "__doc__"))
@@ -237,9 +237,9 @@ def wraps(fun: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..
 
 
 def _as_key(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """``fun``, or what calls it where JAX can keep nothing for it: a model of arrays, say."""
+    """``fun``, or a function that calls it if JAX cannot cache by it: e.g. a model with arrays."""
     if not callable(fun):
-        return fun  # JAX says so.
+        return fun  # JAX raises the error.
     try:
         hash(fun)
         weakref.ref(fun)

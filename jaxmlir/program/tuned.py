@@ -1,11 +1,11 @@
-"""Functions and programs that are tuned: who asks for a trial, and remembers what it chose.
+"""Functions and programs that are tuned: they start trials, and remember the choices.
 
-A choice is remembered for this process, and in the cache directory for later ones, under the
-program, the target, where the arguments are, and the versions of JAX and this package.
+A choice is remembered in this process, and in the cache directory for later ones.  Its key is the
+program, the target, the arguments' shardings, and the versions of JAX and this package.
 
-Nothing can be timed where JAX is tracing, of programs that have effects (to run them again is to
-print again), for a target that is not here, and where several processes would each choose their
-own: there it is level 2, and a remark says so, of effects a warning.
+Nothing can be timed while JAX is tracing, for programs with effects (a further run would print
+again), for a target that is not on this machine, and with several processes, each of which could
+choose another form.  Level 2 is used then, and a remark says so; for effects, a warning as well.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def choose(
     seconds: float = SECONDS,
     say: Reporter,
 ) -> Choice:
-    """The choice that was remembered, or that a trial makes.
+    """The remembered choice or, if there is none, the choice of a trial.
 
     Args:
-      make: gives the form of a choice, as for :class:`Trial`.
-      key: gives what tells the function and its options from others.
-      donates: whether a call consumes arguments: each gets copies.
-      say: takes what was found.
+      make: makes the form of a choice, as for :class:`Trial`.
+      key: gives a text that identifies the function and its options.
+      donates: whether a call consumes arguments, so that each call needs copies.
+      say: takes the findings.
     """
     args, kwargs = arguments
     cache = disk_cache()
@@ -85,7 +85,7 @@ def choose(
 
 
 def decoded_choice(known: bytes) -> Choice | None:
-    """A choice from the cache; ``None`` of what is none."""
+    """A choice decoded from the cache; ``None`` if the bytes are no valid choice."""
     from jaxmlir.passes import level_pipeline
 
     try:
@@ -100,7 +100,7 @@ NO_ARGUMENTS = "there are no arguments to time it on"
 
 
 def untimed_for(arguments: Any, target: Target | None) -> str | None:
-    """Why a call cannot be timed, if so."""
+    """The reason why a call cannot be timed; ``None`` if it can be."""
     leaves = jax.tree.leaves(arguments)
     if not core.trace_state_clean() or any(isinstance(x, core.Tracer) for x in leaves):
         return "JAX is tracing, so there is nothing to time"
@@ -114,7 +114,7 @@ def untimed_for(arguments: Any, target: Target | None) -> str | None:
 
 
 def has_effects(name: str, effects: Collection[Any], say: Reporter) -> bool:
-    """Whether a function has effects, which must not happen more often than it is called; warns."""
+    """Whether a function has effects, and must not run more often than it is called; then warns."""
     if effects:
         effect_names = ", ".join(sorted(map(str, effects)))
         reason = f"level 2: it has effects ({effect_names}), and is not run to be timed"
@@ -124,7 +124,7 @@ def has_effects(name: str, effects: Collection[Any], say: Reporter) -> bool:
 
 
 class _UntunedSignature(Exception):
-    """A function is traced for a signature of which nothing was chosen.
+    """A function is traced for a signature for which no form was chosen.
 
     Attributes:
       key: the signature.
@@ -136,18 +136,19 @@ class _UntunedSignature(Exception):
 
 
 class TunedFunction:
-    """A function like that of ``jax.jit``, in the form that is fastest for the arguments.
+    """A function like one of ``jax.jit``, in the form that is fastest for the arguments.
 
-    It is tuned for each signature: pytree, shapes, dtypes and static arguments.  Calls go to the
-    compiled function of a choice while there is one, and then to a function of all choices.
+    It is tuned for each signature: pytree, shapes, dtypes and static arguments.  As long as there
+    is only one choice, calls go to its compiled function; later, to a function of all choices.
 
     Args:
       fun: the function.
-      form: gives the function in a form, to be traced; what passes say goes to the second argument.
-      options: those of ``jax.jit``.
-      trace: gives the program for some arguments.
+      form: makes the function of a choice, to be traced; its second argument takes the remarks of
+        passes.
+      options: the options of ``jax.jit``.
+      trace: makes the program for some arguments.
       without: passes that run in no form.
-      say: takes what was found, and why nothing was timed.
+      say: takes the findings, and the reason if nothing was timed.
     """
 
     def __init__(
@@ -166,7 +167,7 @@ class TunedFunction:
         self.clear_cache()
 
     def clear_cache(self) -> None:
-        """Forgets what was compiled and chosen in this process."""
+        """Forgets the compiled functions and the choices of this process."""
         self._choices: dict[Any, Choice] = {}
         self._forms: dict[Choice, Callable[..., Any]] = {}
         self._calls: dict[Choice, Any] = {}
@@ -182,7 +183,7 @@ class TunedFunction:
         return self._call_for(key, args, kwargs)(*args, **kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
-        """JAX's ``Lowered`` stage, of the chosen form where there is one."""
+        """JAX's ``Lowered`` stage of the chosen form; of level 2 if none was chosen."""
         try:
             return self._current.lower(*args, **kwargs)
         except _UntunedSignature:
@@ -194,7 +195,7 @@ class TunedFunction:
         return self._untimed.eval_shape(*args, **kwargs)
 
     def _jitted(self, only: Choice | None) -> Any:
-        """The compiled function, of one choice or all; unknown signatures are an error."""
+        """The jitted function for one choice, or for all; an unknown signature is an error."""
 
         @functools.wraps(self._trace)
         def tuned(*args: Any, **kwargs: Any) -> Any:
@@ -209,7 +210,7 @@ class TunedFunction:
         return jax.jit(tuned, **self._options)
 
     def _call_for(self, key: Any, args: Any, kwargs: Any) -> Any:
-        """What to call for a signature of which nothing was chosen yet."""
+        """The function to call for a signature for which no form was chosen yet."""
         reason = untimed_for((args, kwargs), self._target)
         if reason is not None:
             self._say(f"level 2: {reason}")
@@ -249,14 +250,14 @@ class TunedFunction:
 
 
 def _signature(args: Any, kwargs: Any) -> Any:
-    """What tells the arguments of a trace from others: types, and values of static ones."""
+    """The key of a trace's arguments: their types, and the values of static ones."""
     leaves, tree = jax.tree.flatten((args, kwargs))
     leaf_keys = (core.typeof(x) if isinstance(x, core.Tracer) else x for x in leaves)
     return tree, configuration(), *leaf_keys
 
 
 class Tunable(Module):
-    """What a program has to do with measured choice: the method of :class:`Program` on it."""
+    """The method of :class:`Program` that chooses its form by measurements."""
 
     __slots__ = ()
 
@@ -266,15 +267,15 @@ class Tunable(Module):
         """The program in the form that runs fastest on the device here, for some arguments.
 
         At most six forms are compiled, called on the arguments in turns, and timed: the program as
-        it is, levels 1 and 2, and level 2 without what it did most.  The plainest wins unless
-        another one is faster beyond doubt, and gives the same numbers.  The choice is remembered in
-        the cache directory.
+        it is, levels 1 and 2, and level 2 without the passes that made the most remarks.  The
+        plainest form wins, unless another one is faster beyond doubt and gives the same numbers.
+        The choice is remembered in the cache directory.
 
         Args:
           args, kwargs: the program's arguments.
-          seconds: how long forms are timed, besides what compiling them takes.
-          remarks: takes what was found of each form, and why nothing was timed, for example
-            ``print``.
+          seconds: how long forms are timed; compiling them comes on top.
+          remarks: takes the findings for each form, and the reason if nothing was timed, for
+            example ``print``.
 
         Raises:
           ArgumentError: the arguments are not the program's, or the time is no positive number.
@@ -307,7 +308,7 @@ class Tunable(Module):
 
 
 def _formed(program: Any, choice: Choice, remarks: Sink | None) -> Any:
-    """A program in a form."""
+    """The form of a program that a choice stands for."""
     if choice.level:
         program = program.optimize(choice.level, without=choice.without, remarks=remarks)
     if choice.memory_budget is not None:

@@ -1,18 +1,18 @@
 """Measured choice: of a few forms of a function, the one that runs fastest on the device here.
 
-A cost model may be wrong about a program, or a machine.  So the candidates are compiled, called on
-the arguments that are given, in turns, and timed::
+A cost model may be wrong about a program or a machine.  So the candidates are compiled, called in
+turns on the given arguments, and timed::
 
-    jax.jit                          the function as it is: what the others are held against
+    jax.jit                          the function as it is: the reference for the others
     levels 1 and 2
-    level 2 without a pass           those that said most about the program, one left out each
-    level 2 in half of the memory    of a program that needs much
+    level 2 without a pass           the passes that made the most remarks, one left out each
+    level 2 in half of the memory    for a program that needs much memory
 
-What compiles to the same code is timed once, and what gives other numbers than ``jax.jit`` is
-dropped.  After some rounds, a candidate that is slower than another (by the rank test of Mann and
-Whitney on the times of both) is timed no more; when one is left, or the time is up, the plainest is
-chosen that no other is faster than by such a test.  So whatever a cost model believes, the choice
-is no slower than ``jax.jit``, up to what can be told apart.
+Candidates that compile to the same code are timed once, and a candidate whose results differ from
+those of ``jax.jit`` is dropped.  After some rounds, a candidate that is slower than another (by the
+Mann-Whitney rank test on the times of both) is no longer timed.  When one is left, or the time is
+up, the plainest candidate is chosen, unless another one is faster by the same test.  So whatever a
+cost model predicts, the choice is no slower than ``jax.jit``, up to measurable differences.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ if TYPE_CHECKING:
     from jaxmlir.passes.remarks import Sink
 
 SECONDS = 10.0
-"""How long candidates are timed by default, besides what compiling them takes."""
+"""How many seconds candidates are timed by default; compiling them comes on top."""
 GAIN = 0.01
-"""What a candidate has to save of a plainer one's time."""
+"""The fraction of a plainer candidate's time that a candidate has to save."""
 SIGNIFICANCE = 0.005
-"""How probable such times may be of two candidates of which the plainer one is as fast."""
+"""The significance level of the test: the p-value below which a candidate counts as faster."""
 LOOKS = (5, 8, 12, 18, 27, 40)
-"""The rounds after which the times are compared; the last one ends it."""
+"""The rounds after which the times are compared; the last one ends the trial."""
 _LONG = 2e-3
-"""Seconds that the calls of one sample take together, so that the clock does not matter."""
+"""Seconds that the calls of one sample take together, so that the clock's resolution is enough."""
 _HOPELESS = 1.5
-"""How many times slower a candidate is that is timed no more after two rounds."""
+"""A candidate that is slower by this factor is dropped after two rounds."""
 _MUCH_MEMORY = 1 << 20
-"""Bytes of temporaries from which a form that gets along with half may be faster."""
+"""From so many bytes of temporaries on, a form that needs half of them may be faster."""
 
 
 class Choice(NamedTuple):
-    """A form of a function: what is done to it before it is compiled.
+    """A form of a function: how it is optimized before it is compiled.
 
     Attributes:
       level: the optimization level; 0 is the function as it is.
       without: passes of that level that do not run.
-      memory_budget: of ``jaxpr-remat``, where it has one.
+      memory_budget: the budget of ``jaxpr-remat``, if there is one.
     """
 
     level: int
@@ -77,10 +77,10 @@ class Candidate:
     """A choice while it is tried.
 
     Attributes:
-      call: a function like that of ``jax.jit``.
-      times: seconds of a call, one of each round.
-      note: why it is not timed any more, if so.
-      warned: what was warned of, which is of interest if it is chosen.
+      call: a function like one of ``jax.jit``.
+      times: the seconds per call, one number for each round.
+      note: the reason why it is no longer timed, if so.
+      warned: the warnings made when it was lowered, which are shown if it is chosen.
     """
 
     def __init__(self, choice: Choice, call: Any):
@@ -94,8 +94,8 @@ class Candidate:
         return float(np.median(self.times)) if self.times else math.inf
 
     def is_faster_than(self, other: Candidate) -> bool:
-        """Whether times tell that a call takes less, by more than ``GAIN``."""
-        # It takes long to import.
+        """Whether the times show that a call is faster, by more than ``GAIN``."""
+        # Imported here, since it takes long.
         from scipy.stats import mannwhitneyu
 
         times = [seconds * (1 - GAIN) for seconds in other.times]
@@ -106,16 +106,16 @@ class Candidate:
         return min(self.times) > _HOPELESS * max(other.times)
 
 
-# -- what is tried ---------------------------------------------------------------------------------
+# -- the candidates --------------------------------------------------------------------------------
 
 
 def plan(without: Iterable[str], said: Mapping[str, int], temporaries: int) -> Iterator[Choice]:
     """The choices to try after ``jax.jit`` and levels 1 and 2, at most three.
 
     Args:
-      without: passes that do not run in any.
+      without: passes that run in no form.
       said: how many remarks each pass made about the program.
-      temporaries: bytes that ``jax.jit``'s form takes besides arguments and results.
+      temporaries: the bytes that ``jax.jit``'s form takes besides arguments and results.
     """
     from jaxmlir.passes.levels import CLEAN_UP
 
@@ -133,12 +133,12 @@ CHOSEN = "chosen"
 
 
 class Row(NamedTuple):
-    """What was found of a candidate; the time of what was not timed is infinite.
+    """The findings for a candidate.
 
     Attributes:
-      seconds: the median of a call.
-      ratio: that to ``jax.jit``'s.
-      note: why it was not timed to the end, or that it was chosen.
+      seconds: the median time of a call; infinite if it was not timed.
+      ratio: the ratio of this time to ``jax.jit``'s.
+      note: the reason why it was not timed to the end, or that it was chosen.
     """
 
     choice: Choice
@@ -156,9 +156,9 @@ class Trial:
     """Candidates, compiled and timed on some arguments.
 
     Args:
-      name: of the function, for progress.
-      make: gives the form of a choice, like a function of ``jax.jit``; what passes say is handed to
-        its second argument.
+      name: the name of the function, for progress messages.
+      make: makes the form of a choice, like a function of ``jax.jit``; its second argument takes
+        the remarks of passes.
       arguments: gives positional and keyword arguments for one call, which it may consume.
       may_repeat: whether calls leave the arguments as they are.
       seconds: how long to time.
@@ -182,9 +182,9 @@ class Trial:
         self._reference: Any = None
 
     def run(self) -> Choice:
-        """Compiles and times the candidates, and gives the choice.
+        """Compiles and times the candidates, and returns the choice.
 
-        Raises what the function raises as it is; forms that cannot be compiled are left out.
+        An error in level 0 is passed on; other forms that cannot be compiled are left out.
         """
         with progress(f"tuning {self._name}") as say:
             temporaries = self._compile(Choice(0), say, {})
@@ -204,15 +204,15 @@ class Trial:
         return best.choice
 
     def rows(self) -> list[Row]:
-        """What was found of each candidate."""
+        """The findings for each candidate."""
         plain = self.candidates[0].median
         return [Row(c.choice, c.median, c.median / plain, c.note) for c in self.candidates]
 
     def _compile(self, choice: Choice, say: Callable[[str], None], said: dict[str, int]) -> int:
-        """Adds a candidate, called once; how many bytes of temporaries it takes.
+        """Adds a candidate, compiles it and calls it once; returns its bytes of temporaries.
 
         Args:
-          said: gets the number of remarks of each pass.
+          said: receives the number of remarks of each pass.
         """
         from jaxmlir.passes.remarks import heard_by
 
@@ -232,7 +232,7 @@ class Trial:
             with heard, warnings.catch_warnings(record=True) as warned:
                 warnings.simplefilter("always")
                 lowered = candidate.call.lower(*args, **kwargs)
-            # That it takes more than a budget to be tried is no reason not to try.
+            # The budget is only a try, so a warning that it is exceeded is of no interest.
             candidate.warned = warned if choice.memory_budget is None else []
             if self._is_known(lowered.as_text(), candidate):
                 return 0
@@ -264,16 +264,16 @@ class Trial:
         return other is not candidate
 
     def _time(self, say: Callable[[str], None]) -> Candidate:
-        """The candidate that is chosen."""
+        """Times the candidates; returns the one that is chosen."""
         running = [c for c in self.candidates if not c.note]
         best, until = running[0], time.monotonic() + self._seconds
-        # As many for all: a call that follows others takes less.
+        # The same number for all: a call right after others takes less time.
         repeats = self._repeats(min(self._sample(c, 1) for c in running))
         for number in range(1, LOOKS[-1] + 1):
             if len(running) == 1 or (number > LOOKS[0] and time.monotonic() > until):
                 break
             say(f"timing {len(running)} candidates, round {number}")
-            # Each goes first in turn.
+            # Each candidate goes first in turn.
             start = number % len(running)
             for candidate in (*running[start:], *running[:start]):
                 candidate.times.append(self._sample(candidate, repeats))
@@ -291,12 +291,12 @@ class Trial:
             running.remove(candidate)
 
     def _repeats(self, seconds: float) -> int:
-        """How many calls make a sample, of such that take so long."""
+        """How many calls make a sample, for a given time per call."""
         return max(1, min(100, math.ceil(_LONG / seconds))) if self._may_repeat else 1
 
     @collector_paused
     def _sample(self, candidate: Candidate, repeats: int) -> float:
-        """Seconds of a call."""
+        """The seconds per call, measured over ``repeats`` calls."""
         args, kwargs = jax.block_until_ready(self._arguments())
         start = time.perf_counter()
         for _ in range(repeats):
@@ -305,7 +305,7 @@ class Trial:
 
 
 def best_of(candidates: Sequence[Candidate]) -> Candidate:
-    """The plainest that none after it is told to be faster than."""
+    """The plainest candidate such that no later one is faster by the test."""
     best, *others = candidates
     for candidate in others:
         if candidate.is_faster_than(best):
@@ -314,7 +314,7 @@ def best_of(candidates: Sequence[Candidate]) -> Candidate:
 
 
 def _code(compiled: Any) -> Any:
-    """What XLA has compiled, without where it came from; of what cannot tell, nothing else's."""
+    """The compiled HLO text without source locations; a unique object if there is no text."""
     try:
         return re.sub(r", metadata=\{[^{}]*\}", "", compiled.as_text())
     except Exception:  # Not all backends print.
@@ -329,9 +329,9 @@ def _temporaries(compiled: Any) -> int:
 
 
 def difference(expected: Any, actual: Any) -> str:
-    """How results differ by more than rounding does; empty where they do not.
+    """How results differ by more than rounding, in words; empty if they do not.
 
-    Floats agree within the square root of their precision, relative to the largest of an array.
+    Floats may differ by the square root of their precision, relative to the array's largest number.
     """
     pairs = zip(jax.tree.leaves(expected), jax.tree.leaves(actual), strict=True)
     for number, (a, b) in enumerate(pairs):
@@ -358,7 +358,7 @@ def _difference(expected: np.ndarray, actual: np.ndarray) -> str:
         return ""
     tolerance = math.sqrt(float(jax.numpy.finfo(dtype).eps))
     error, scale = np.max(np.abs(actual - expected)), np.max(np.abs(expected))
-    # Also where it is no number.
+    # Negated, so that it is true for a NaN.
     if not error <= tolerance * scale:
         return f"by {error:.3g}, of numbers up to {scale:.3g}"
     return ""

@@ -1,9 +1,9 @@
-"""What a program becomes where it is lowered or differentiated, each form once.
+"""The forms that a program takes when it is lowered or differentiated; each is made once.
 
-``program.optimize(2)`` is asked for before anybody knows what the program will be lowered for.  So
-it is optimized for JAX's default device, and remembers the program before that and the steps since,
-its :class:`Recipe`.  Where it is lowered for another target, the steps are taken again for that
-one.  What is given a target is optimized for that, and remembers nothing.
+``program.optimize(2)`` is called before the target of lowering is known.  So it optimizes for JAX's
+default device, and the result remembers the original program and the steps since: its
+:class:`Recipe`.  If it is lowered for another target, the steps are repeated for that target.  With
+an explicit target, a program is optimized for this target, and has no recipe.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from jaxmlir.targets import Target
 
 ProgramStep = Callable[[Any, "Target", bool], Any]
-"""From a program to the next, for a target; with what is stored decided now, or when lowered."""
+"""Makes the next program from a program, a target, and whether the passes that decide what is
+stored run now or when the program is lowered."""
 
 
 def at_level(
@@ -40,9 +41,9 @@ class Recipe(NamedTuple):
     """How a program was made, and for which target.
 
     Attributes:
-      target: what it was made for, which nobody named.
+      target: the target that it was made for, a default that nobody named.
       source: gives the program before it was optimized, for another target.
-      steps: what followed.
+      steps: the steps that followed.
     """
 
     target: Target
@@ -50,15 +51,15 @@ class Recipe(NamedTuple):
     steps: tuple[ProgramStep, ...] = ()
 
     def then(self, step: ProgramStep) -> Recipe:
-        """The recipe with one step more."""
+        """The recipe with one more step at its end."""
         return self._replace(steps=(*self.steps, step))
 
     def make(self, target: Target, *, stored: bool = True) -> Any:
         """The program for a target.
 
         Args:
-          stored: run the passes that decide what is stored, which derivatives do without; by
-            default they are.  Otherwise they run where the result is lowered.
+          stored: run the passes that decide what is stored now.  Otherwise they run when the result
+            is lowered, as derivatives require.
         """
         program = self.source(target)
         for step in self.steps:
@@ -70,7 +71,7 @@ class Versions:
     """The forms of a program, each made when it is first asked for.
 
     Args:
-      forms: those that are made already.
+      forms: the forms that have been made; new ones are added.
     """
 
     def __init__(self, program: Any, forms: dict[Any, Any]):
@@ -82,11 +83,10 @@ class Versions:
         return self._forms[key]
 
     def for_target(self, target: Target, *, stored: bool = True) -> Any:
-        """The program for a target: itself, unless it was optimized for one that nobody named.
+        """The program for a target: itself, unless another one was assumed for optimizing it.
 
         Args:
-          stored: of another one, decide what is stored now; otherwise that is done where it is
-            lowered.
+          stored: as for :meth:`Recipe.make`, if the program is made again.
         """
         program = self._program
         if program.recipe is None or target == program.target:
@@ -95,8 +95,8 @@ class Versions:
 
     @property
     def portable(self) -> Any:
-        """The program before it was decided what is stored, for derivatives: what is forward and
-        what is backward must fit together on every target."""
+        """The program to differentiate, before the passes that decide what is stored: forward and
+        backward program must fit together on every target."""
         program = self._program
         if program.recipe is None or program.when_lowered is not None:
             return program
@@ -106,7 +106,7 @@ class Versions:
         return self._program.recipe.make(target, stored=stored)
 
     def lowered(self, target: Target) -> Any:
-        """What is lowered for a target: the program after the passes that wait until then."""
+        """The program to lower for a target, after the passes that wait until then."""
         program = self._program
         if program.when_lowered is None:
             return program
@@ -124,7 +124,7 @@ class Versions:
 
     @property
     def pure(self) -> Any | None:
-        """The program with values for the references that it makes; ``None`` where it has none."""
+        """The program with values in place of references that it makes; ``None`` if impossible."""
         return self._once("pure", self._make_pure)
 
     def _make_pure(self) -> Any | None:
@@ -143,7 +143,7 @@ class Versions:
 
 
 def snapshot(program: Any) -> Callable[[Target], Any]:
-    """Gives a program as it is now, whatever is done to it."""
+    """A function that gives a program as it is now, even if the program changes later."""
     copy = program.clone(hold_rules=True)
     copy.rule_tracing.held = False
     return lambda target: copy
@@ -156,12 +156,13 @@ def decide(
     default: Target | None,
     remarks: Sink | None = None,
 ) -> None:
-    """Runs passes on a program in place, and has others run where it is lowered.
+    """Runs passes on a program in place, and schedules others for when it is lowered.
 
     Args:
-      default: what the former take for its target where it has none; the others take what it is
-        lowered for.
-      remarks: takes what the former say they did.
+      structure: the passes to run now.
+      storage: the passes to run when it is lowered, for the target of lowering.
+      default: the target of ``structure`` if the program has none.
+      remarks: takes the remarks of ``structure``.
     """
     from jaxmlir.passes.kept import run_kept
 
@@ -175,13 +176,13 @@ def decide(
 def stages_of(
     level: int, without: Collection[str], memory_budget: float | None
 ) -> tuple[Pipeline, Pipeline]:
-    """The passes of a level that derivatives profit from, and those that run where a program is
-    lowered: what is stored is decided there, within a budget."""
+    """The passes of a level from which derivatives profit, and those that run when a program is
+    lowered and decide what is stored, within a budget."""
     from jaxmlir.passes import level_stages, parse_pipeline
 
     structure, storage = level_stages(level, without)
     if memory_budget is not None:
-        # The memory is measured, as by default of `Program.remat`.
+        # The memory is measured, as `Program.remat` does by default.
         within = f"jaxpr-inline,jaxpr-remat{{memory-budget={memory_budget} measure=true}}"
         storage = ",".join(filter(None, (within, storage)))
     return parse_pipeline(structure), parse_pipeline(storage)
@@ -190,8 +191,8 @@ def stages_of(
 def _structured(
     program: Any, level: int, without: Collection[str], target: Target, memory_budget: float | None
 ) -> Any:
-    """The program after the passes of a level that derivatives profit from, for a target; the
-    others run where it is lowered, for what it is lowered for."""
+    """The program after the passes of a level from which derivatives profit, for a target; the
+    other passes run when it is lowered, for the target of lowering."""
     result = program.clone(hold_rules=True)
     structure, storage = stages_of(level, without, memory_budget)
     decides = level > 1 or memory_budget is not None

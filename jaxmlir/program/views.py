@@ -1,4 +1,4 @@
-"""How a program is looked at: its ``repr``, a page to explore it, and Graphviz text."""
+"""Views of a program: its ``repr``, a page to explore it, and Graphviz text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jaxmlir.program.arguments import short_types
 
 
 class Views(Module):
-    """How a program is looked at: the methods of :class:`Program` for people."""
+    """The methods of :class:`Program` that show it to people."""
 
     __slots__ = ()
 
@@ -27,14 +27,14 @@ class Views(Module):
     ) -> None:
         """Writes a page to explore the program in a browser: one HTML file that needs no network.
 
-        It has the calls, each function as text and as a graph, what ops cost and how much memory is
-        in use when.  With ``passes`` it has the program before and after each of them as well.
+        It shows the calls, each function as text and as a graph, the costs of ops, and the memory
+        in use over time.  With ``passes``, it also shows the program before and after each pass.
 
         Args:
-          path: of the file to write.
+          path: the path of the file to write.
           passes: a pipeline, or a level such as ``"-O2"``, that is run on a copy of the program.
-          source_info: show which Python files and lines ops come from, with the text of these lines
-            as far as this machine has the files; no other line of a file is read into the page.
+          source_info: show the Python files and lines that ops come from, with the text of these
+            lines if this machine has the files; no other line of a file gets into the page.
 
         Raises:
           PipelineError: there is no such pipeline or level.
@@ -48,7 +48,7 @@ class Views(Module):
     def to_dot(self) -> str:
         """The program in the language of Graphviz: a cluster for each function, a node for each op.
 
-        Nodes have the names and types of ops.  Edges are values; dashed ones lead from an op to a
+        Nodes show the names and types of ops.  Edges are values; dashed edges lead from an op to a
         function that it refers to.
         """
         from jaxmlir.viewer.dot import dot_of
@@ -58,8 +58,8 @@ class Views(Module):
     def _repr_html_(self) -> str | None:
         """The page of :meth:`explore` as a notebook shows it, in a frame.
 
-        ``None``, for which notebooks show the ``repr``, of a program of more than 5,000 ops, and of
-        one that cannot be looked at.
+        ``None`` for a program with more than 5,000 ops, and for one that cannot be shown; notebooks
+        then show the ``repr``.
         """
         from jaxmlir.viewer.page import frame_of
 

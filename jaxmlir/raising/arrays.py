@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jaxlib.mlir.dialects import chlo, stablehlo
 
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import ir
 from jaxmlir.errors import ImportingError
+from jaxmlir.raising.broadcasts import BROADCASTS
 from jaxmlir.raising.derivatives import (
     ScalarFunction,
     Scatter,
@@ -28,12 +31,11 @@ from jaxmlir.raising.source import (
     defining_op,
     end_of,
     is_open,
-    keyword,
     shape_of,
     sizes_of,
     tensor,
 )
-from jaxmlir.raising.writer import RULES, BodyWriter, Values, rule
+from jaxmlir.raising.writer import RULES, BodyWriter, Values, renamed, rule
 
 
 @rule("constant", "chlo.constant", "arith.constant")
@@ -50,7 +52,7 @@ def constant_like(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return [w.filled(w.types(op)[0], attribute(op, "value"))]
 
 
-# Where operands that are shapes fit the static types, they say nothing more.
+# Operands that are shapes add nothing where the result types are static.
 @rule("iota", "dynamic_iota")
 def iota(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
@@ -60,7 +62,7 @@ def iota(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def _shaped(w: BodyWriter, type_: ir.Type, shape: Sequence[ir.Value]) -> ir.Type:
-    """A type with the sizes that an operand says, where they are not numbers."""
+    """A type with the sizes that an operand gives, if its own are not numbers."""
     if not is_open(type_):
         return type_
     return tensor(w.known_numbers(shape[0], "sizes"), type_.element_type)
@@ -86,24 +88,24 @@ def broadcast(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return [w.broadcast(operands[0], type_, range(num_new, len(type_.shape)))]
 
 
-@rule("transpose")
-def transpose(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    permutation = attribute(op, "permutation")
-    return w.emit("transpose", operands, w.types(op), permutation=permutation)
+rule("transpose")(renamed("transpose", "permutation"))
+rule("concatenate")(renamed("concatenate", "dimension"))
+rule("reverse")(renamed("rev", "dimensions"))
+rule("dynamic_slice")(renamed("dynamic_slice", "slice_sizes"))
+rule("dynamic_update_slice")(renamed("dynamic_update_slice"))
 
 
 @rule("slice")
 def slice_(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    strides = attribute(op, "strides")
+    names = ("start_indices", "limit_indices", "strides")
+    return _sliced(w, operands, w.types(op), *(attribute(op, name) for name in names))
+
+
+def _sliced(
+    w: BodyWriter, operands: Values, types: Values, start: Any, limit: Any, strides: Any
+) -> Values:
     params = {} if set(strides) <= {1} else {"strides": strides}
-    return w.emit(
-        "slice",
-        operands,
-        w.types(op),
-        start_indices=attribute(op, "start_indices"),
-        limit_indices=attribute(op, "limit_indices"),
-        **params,
-    )
+    return w.emit("slice", operands, types, start_indices=start, limit_indices=limit, **params)
 
 
 @rule("pad")
@@ -111,27 +113,6 @@ def pad(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     names = ("edge_padding_low", "edge_padding_high", "interior_padding")
     config = tuple(zip(*(attribute(op, name) for name in names), strict=True))
     return w.emit("pad", operands, w.types(op), padding_config=config)
-
-
-@rule("concatenate")
-def concatenate(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    return w.emit("concatenate", operands, w.types(op), dimension=attribute(op, "dimension"))
-
-
-@rule("reverse")
-def reverse(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    return w.emit("rev", operands, w.types(op), dimensions=attribute(op, "dimensions"))
-
-
-@rule("dynamic_slice")
-def dynamic_slice(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    sizes = attribute(op, "slice_sizes")
-    return w.emit("dynamic_slice", operands, w.types(op), slice_sizes=sizes)
-
-
-@rule("dynamic_update_slice")
-def dynamic_update_slice(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    return w.emit("dynamic_update_slice", operands, w.types(op))
 
 
 @rule("get_dimension_size")
@@ -146,7 +127,7 @@ def get_dimension_size(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Valu
 
 @rule("real_dynamic_slice")
 def real_dynamic_slice(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """A slice; or what JAX writes of a start that is computed and a size that is not a number."""
+    """A slice; a ``dynamic_slice``, as in JAX, if the start is computed and the size is known."""
     x, *bounds = operands
     types = w.types(op)
     strides = w.known_numbers(bounds[2], "strides")
@@ -158,12 +139,11 @@ def real_dynamic_slice(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Valu
             starts = [_element(w, _unclamped(w, bounds[0], last), k) for k in range(len(last))]
             return w.emit("dynamic_slice", [x, *starts], types, slice_sizes=sizes)
     start, limit = (w.known_numbers(v, "bounds") for v in bounds[:2])
-    params = {} if set(strides) <= {1} else {"strides": strides}
-    return w.emit("slice", [x], types, start_indices=start, limit_indices=limit, **params)
+    return _sliced(w, [x], types, start, limit, strides)
 
 
 def _sizes_of_slice(w: BodyWriter, op: Any) -> tuple[Any, ...] | None:
-    """How much is between the bounds of a slice, if its limit is its start and a known size."""
+    """The sizes of a slice, if its limit is its start plus known sizes; else ``None``."""
     _, start, limit, _ = op.operands
     total = defining_op(limit, "stablehlo.add")
     if total is None or start not in total.operands:
@@ -174,7 +154,7 @@ def _sizes_of_slice(w: BodyWriter, op: Any) -> tuple[Any, ...] | None:
 
 
 def _unclamped(w: BodyWriter, start: ir.Value, last: list[Any]) -> ir.Value:
-    """The start of a slice before it is clamped to where it fits, as the dialect's op does too."""
+    """A slice's start before it was clamped, as the dialect's op clamps it, too."""
     op = defining_op(start, "jaxpr.clamp")
     if op is None:
         return start
@@ -185,7 +165,7 @@ def _unclamped(w: BodyWriter, start: ir.Value, last: list[Any]) -> ir.Value:
 
 
 def _element(w: BodyWriter, vector: ir.Value, k: int) -> ir.Value:
-    """An element of a vector of the dialect: the scalar that it is concatenated of, if it is."""
+    """An element of a vector of the dialect; a scalar, if the vector concatenates such."""
     op = defining_op(vector, "jaxpr.concatenate")
     if op is not None:
         parts = list(op.operands)
@@ -213,8 +193,18 @@ def dynamic_pad(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 # --- gather and scatter ---------------------------------------------------------------------------
 
 
+def _numbers_of(record: Any, numbers: Any, **names: str) -> Any:
+    """JAX's dimension numbers of those of StableHLO.
+
+    Args:
+      record: JAX's class.
+      names: what StableHLO calls fields, where that is something else.
+    """
+    return record(*[tuple(getattr(numbers, names.get(n, n))) for n in record._fields])
+
+
 def _indices_last(w: BodyWriter, indices: ir.Value, dim: int) -> ir.Value:
-    """The indices with those of one place along the last dimension, as JAX has them."""
+    """The indices with each index vector along the last dimension, as JAX has them."""
     shape = shape_of(indices)
     if dim == len(shape):
         return w.reshape(indices, (*shape, 1))
@@ -225,23 +215,15 @@ def _indices_last(w: BodyWriter, indices: ir.Value, dim: int) -> ir.Value:
 
 @rule("gather", "dynamic_gather")
 def gather(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """Indices are clamped, as ``mode="clip"`` says, so the derivative goes where they point.
+    """StableHLO clamps indices, which is ``mode="clip"``: the derivative goes where they point.
 
-    Where they have been clamped, they are in bounds; and where another value is taken for those out
-    of bounds, that is ``mode="fill"``.
+    Indices that were clamped before become ``mode="promise_in_bounds"``. A select of another value
+    for indices out of bounds becomes ``mode="fill"``.
     """
-    from jaxlib.mlir.dialects import stablehlo
-
     numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
     x, indices, *rest = operands
     sizes = w.known_numbers(rest[0], "slice sizes") if rest else attribute(op, "slice_sizes")
-    dims = lax.GatherDimensionNumbers(
-        offset_dims=tuple(numbers.offset_dims),
-        collapsed_slice_dims=tuple(numbers.collapsed_slice_dims),
-        start_index_map=tuple(numbers.start_index_map),
-        operand_batching_dims=tuple(numbers.operand_batching_dims),
-        start_indices_batching_dims=tuple(numbers.start_indices_batching_dims),
-    )
+    dims = _numbers_of(lax.GatherDimensionNumbers, numbers)
     limits = [shape_of(x)[d] - sizes[d] for d in dims.start_index_map]
     filling = _filling(w, op, limits)
     params: dict[str, Any] = {"mode": lax.GatherScatterMode.CLIP}
@@ -263,8 +245,8 @@ def gather(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def _filling(w: BodyWriter, op: Any, limits: Sequence[Any]) -> tuple[Any, Any] | None:
-    """The only user of a gather and a number, if it takes that number wherever an index is out of
-    bounds: ``select(all(0 <= index & index <= limit), gather, number)``."""
+    """The only user of a gather, if it selects a number wherever an index is out of bounds, and
+    that number: ``select(all(0 <= index & index <= limit), gather, number)``."""
     uses = [use.owner.operation for use in op.results[0].uses]
     if len(uses) != 1 or uses[0].name != "stablehlo.select":
         return None
@@ -272,7 +254,7 @@ def _filling(w: BodyWriter, op: Any, limits: Sequence[Any]) -> tuple[Any, Any] |
     fill = held_by(other)
     if gathered != op.results[0] or fill is None or not fill.size:
         return None
-    reduction = defining_op(_behind(mask, *SPREADING), "stablehlo.reduce")
+    reduction = defining_op(_behind(mask), "stablehlo.reduce")
     if reduction is None or combinations(reduction.regions[0].blocks[0], 1) != ["and"]:
         return None
     both = defining_op(reduction.operands[0], "stablehlo.and")
@@ -284,7 +266,7 @@ def _filling(w: BodyWriter, op: Any, limits: Sequence[Any]) -> tuple[Any, Any] |
         if compared is None:
             return None
         index, bound = compared.operands
-        expected = bounds.pop(keyword(compared.attributes["comparison_direction"]), None)
+        expected = bounds.pop(attribute(compared, "comparison_direction"), None)
         if index != op.operands[1] or expected is None or not _is_each(w, bound, expected, index):
             return None
     number = fill.reshape(-1)[0]
@@ -292,8 +274,7 @@ def _filling(w: BodyWriter, op: Any, limits: Sequence[Any]) -> tuple[Any, Any] |
 
 
 def _is_each(w: BodyWriter, value: ir.Value, wanted: list[Any], index: ir.Value) -> bool:
-    """Whether a value of the source has some numbers, or symbolic dimensions, in each row of an
-    index."""
+    """Whether each row of an index has these numbers or symbolic dimensions in a source value."""
     held: np.ndarray | None = None
     if value in w.env and (sizes := w.known(w.env[value])) is not None:
         flat = settled(sizes)
@@ -309,32 +290,28 @@ def _is_each(w: BodyWriter, value: ir.Value, wanted: list[Any], index: ir.Value)
     return not held.size % n and bool((held.reshape(-1, n) == objects(wanted, (n,))).all())
 
 
-SPREADING = (
-    "stablehlo.broadcast_in_dim",
-    "stablehlo.dynamic_broadcast_in_dim",
-    "stablehlo.reshape",
-)
+SPREADING = BROADCASTS | {"stablehlo.reshape"}
 """Ops that repeat elements, or have them in another shape."""
 
 
 def all_equal(array: np.ndarray, number: Any) -> bool:
     """Whether every element of an array has the bits of a number."""
     if not any(array.strides):
-        # One element that is repeated.
+        # A single broadcast element.
         array = array.reshape(-1)[:1]
     return array.tobytes() == np.full_like(array, number).tobytes()
 
 
-def _behind(value: ir.Value, *names: str) -> ir.Value:
-    """What a value of the source is made of by ops of some names."""
-    while not isinstance(op := value.owner, ir.Block) and op.operation.name in names:
+def _behind(value: ir.Value) -> ir.Value:
+    """What elements of the source a value repeats, or has in another shape."""
+    while not isinstance(op := value.owner, ir.Block) and op.operation.name in SPREADING:
         value = op.operands[0]
     return value
 
 
 def held_by(value: ir.Value) -> np.ndarray | None:
-    """The numbers of a value of the source: a constant, or one that is repeated; a scalar that is
-    repeated to sizes that are not numbers stays one."""
+    """The numbers of a source value: a constant, broadcast or not. A scalar that is broadcast to
+    sizes which are not numbers stays a scalar."""
     op = value.owner
     if isinstance(op, ir.Block):
         return None
@@ -342,7 +319,7 @@ def held_by(value: ir.Value) -> np.ndarray | None:
     if name == "stablehlo.constant":
         number = op.attributes["value"]
         return codec.decode(number) if value.type.rank else _scalar(number)
-    if name not in SPREADING[:2] or (inner := held_by(op.operands[0])) is None:
+    if name not in BROADCASTS or (inner := held_by(op.operands[0])) is None:
         return None
     if name == "stablehlo.dynamic_broadcast_in_dim":
         return inner.reshape(()) if inner.size == 1 else None
@@ -358,12 +335,12 @@ def held_by(value: ir.Value) -> np.ndarray | None:
 
 @functools.lru_cache(256)
 def _scalar(number: ir.Attribute) -> np.ndarray:
-    """The number of a constant, which is often that of many."""
+    """The number of a scalar constant; cached, as many ops share constants."""
     return codec.decode(number)
 
 
 def _is_in_bounds(indices: ir.Value, limits: Sequence[int]) -> bool:
-    """Whether indices have been clamped to what the gather clamps to."""
+    """Whether indices are in bounds: clamped to what the gather clamps to, or constants."""
     clamp = defining_op(indices, "stablehlo.clamp")
     if clamp is None:
         held = held_by(indices)
@@ -384,8 +361,6 @@ def _flags(op: Any, *names: str) -> dict[str, bool]:
 
 @rule("torch_index_select")
 def torch_index_select(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    import jax.numpy as jnp
-
     dim, batch = attribute(op, "dim"), attribute(op, "batch_dims")
 
     def select(x: Any, index: Any) -> Any:
@@ -416,16 +391,13 @@ def scatter(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def _scatter(w: BodyWriter, op: Any, operands: Values, how: str | None, type_: ir.Type) -> ir.Value:
-    from jaxlib.mlir.dialects import stablehlo
-
     numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
     array, indices, update = operands
-    dims = lax.ScatterDimensionNumbers(
-        update_window_dims=tuple(numbers.update_window_dims),
-        inserted_window_dims=tuple(numbers.inserted_window_dims),
-        scatter_dims_to_operand_dims=tuple(numbers.scattered_dims_to_operand_dims),
-        operand_batching_dims=tuple(numbers.input_batching_dims),
-        scatter_indices_batching_dims=tuple(numbers.scatter_indices_batching_dims),
+    dims = _numbers_of(
+        lax.ScatterDimensionNumbers,
+        numbers,
+        scatter_dims_to_operand_dims="scattered_dims_to_operand_dims",
+        operand_batching_dims="input_batching_dims",
     )
     operands = [array, _indices_last(w, indices, numbers.index_vector_dim), update]
     params: dict[str, Any] = _flags(op, "indices_are_sorted", "unique_indices")
@@ -457,7 +429,7 @@ def _scatter_by(
     indices: Any,
     updates: Any,
 ) -> Any:
-    """JAX's scatter by a function, or by one that it knows."""
+    """JAX's ``scatter`` by any function, or its ``scatter_mul``."""
     primitive = lax.scatter_p if how is None else lax.scatter_mul_p
     scalar = jax.ShapeDtypeStruct((), x.dtype)
     jaxpr = jax.make_jaxpr(combine)(scalar, scalar)
@@ -475,8 +447,8 @@ def combinations(block: ir.Block, n: int) -> list[str] | None:
     """How a region of ``2 * n`` scalars combines the k-th of the first and of the last ``n``.
 
     Returns:
-      For each k the dialect's name of an op, or ``"second"`` where the last one is taken; ``None``
-      of another region.
+      For each k the dialect's name of an op, or ``"second"`` if the last one is taken; ``None`` for
+      another region.
     """
     arguments, results = list(block.arguments), list(end_of(block).operands)
     if len(arguments) != 2 * n or len(results) != n:
@@ -486,7 +458,7 @@ def combinations(block: ir.Block, n: int) -> list[str] | None:
         pair = arguments[k], arguments[n + k]
         placed = defining_op(value, "sdy.sharding_constraint")
         if placed is not None:
-            # JAX says of a scalar that it may be kept anywhere.
+            # JAX writes an open sharding for a scalar.
             value = placed.operands[0]
         if value == pair[1]:
             names.append("second")
@@ -506,18 +478,13 @@ def combinations(block: ir.Block, n: int) -> list[str] | None:
 
 def _precision(op: Any) -> dict[str, Any]:
     """The parameter ``precision``: one for each operand; nothing where it is JAX's default."""
-    if "precision_config" not in op.attributes:
-        return {}
-    precisions = tuple(
-        getattr(lax.Precision, keyword(a)) for a in op.attributes["precision_config"]
-    )
+    names = attribute(op, "precision_config", ())
+    precisions = tuple(getattr(lax.Precision, name) for name in names)
     return {"precision": precisions} if set(precisions) - {lax.Precision.DEFAULT} else {}
 
 
 def _algorithm(op: Any) -> dict[str, Any]:
     """The parameter ``precision`` of a contraction whose algorithm is given."""
-    from jaxlib.mlir.dialects import stablehlo
-
     if "algorithm" not in op.attributes:
         return _precision(op)
     algorithm = stablehlo.DotAlgorithm(op.attributes["algorithm"])
@@ -526,7 +493,7 @@ def _algorithm(op: Any) -> dict[str, Any]:
         try:
             hlo_attr = preset._convert_to_hlo_attr(*types)
         except ValueError:
-            # It is not for numbers of these types.
+            # The preset does not have these types.
             continue
         if str(hlo_attr) == str(op.attributes["algorithm"]):
             return {"precision": preset}
@@ -535,15 +502,16 @@ def _algorithm(op: Any) -> dict[str, Any]:
 
 @rule("dot_general")
 def dot_general(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    from jaxlib.mlir.dialects import stablehlo
-
     numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
-    contracting = (
-        tuple(numbers.lhs_contracting_dimensions),
-        tuple(numbers.rhs_contracting_dimensions),
+    return _dot(w, op, operands, _dot_numbers(numbers), _algorithm(op))
+
+
+def _dot_numbers(numbers: Any) -> Any:
+    """The dimensions of both operands that are summed over, and those of the batch."""
+    return (
+        (tuple(numbers.lhs_contracting_dimensions), tuple(numbers.rhs_contracting_dimensions)),
+        (tuple(numbers.lhs_batching_dimensions), tuple(numbers.rhs_batching_dimensions)),
     )
-    batch = tuple(numbers.lhs_batching_dimensions), tuple(numbers.rhs_batching_dimensions)
-    return _dot(w, op, operands, (contracting, batch), _algorithm(op))
 
 
 @rule("dot")
@@ -566,18 +534,10 @@ def _dot(w: BodyWriter, op: Any, operands: Values, numbers: Any, params: dict[st
 
 @rule("chlo.ragged_dot")
 def ragged_dot(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    from jaxlib.mlir.dialects import chlo
-
     dimensions = chlo.RaggedDotDimensionNumbers(op.attributes["ragged_dot_dimension_numbers"])
     (type_,) = w.types(op)
     numbers = lax.RaggedDotDimensionNumbers(
-        dot_dimension_numbers=(
-            (
-                tuple(dimensions.lhs_contracting_dimensions),
-                tuple(dimensions.rhs_contracting_dimensions),
-            ),
-            (tuple(dimensions.lhs_batching_dimensions), tuple(dimensions.rhs_batching_dimensions)),
-        ),
+        dot_dimension_numbers=_dot_numbers(dimensions),
         lhs_ragged_dimensions=tuple(dimensions.lhs_ragged_dimensions),
         rhs_group_dimensions=tuple(dimensions.rhs_group_dimensions),
     )
@@ -593,8 +553,6 @@ def ragged_dot(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 @rule("einsum")
 def einsum(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    import jax.numpy as jnp
-
     equation = attribute(op, "einsum_config")
     return w.traced(lambda *args: jnp.einsum(equation, *args), operands, w.types(op))
 
@@ -604,8 +562,6 @@ RULES["stablehlo.unary_einsum"] = einsum
 
 @rule("convolution", "dynamic_conv")
 def convolution(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    from jaxlib.mlir.dialects import stablehlo
-
     (type_,) = w.types(op)
     lhs, rhs, *rest = operands
     dims = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
@@ -655,7 +611,7 @@ def convolution(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def pairs(op: Any, name: str, n: int) -> tuple[tuple[int, int], ...]:
-    """A padding, low and high, of each of ``n`` dimensions; nothing where none is given."""
+    """The low and high padding of each of ``n`` dimensions; zeros if none is given."""
     padding = attribute(op, name)
     if padding is None:
         return ((0, 0),) * n

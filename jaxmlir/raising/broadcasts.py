@@ -1,9 +1,9 @@
 """Undoes the broadcasts that JAX's lowering writes for ops that broadcast their operands.
 
-Elementwise ops of StableHLO take operands of one shape.  Those of the dialect take scalars and
-dimensions of size 1 as well, which JAX traces, and which its derivatives and our passes know best.
-Other programs write one broadcast, of an array that lacks dimensions, where JAX traces two: one to
-dimensions of size 1, and one that the op makes by itself.
+Elementwise ops of StableHLO take operands of one shape. Those of the dialect also take scalars and
+dimensions of size 1: JAX traces this form, and its derivatives and our passes know it best. JAX
+traces two broadcasts, one to dimensions of size 1 and one that the op does by itself, where other
+programs write a single broadcast of an array that lacks dimensions.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ BROADCASTING = frozenset(
 )
 """Ops of several operands whose counterparts in the dialect broadcast them."""
 
-_BROADCASTS = frozenset(("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim"))
+BROADCASTS = frozenset(("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim"))
 
 
 class Broadcasts:
-    """The values of a function that an op of :data:`BROADCASTING` would make by itself.
+    """The broadcasts of a function that an op of :data:`BROADCASTING` can do by itself.
 
     Args:
-      broadcast: writes a value repeated to a type, whose dimensions the value's are.
+      broadcast: writes a broadcast of a value to a type, along given dimensions.
     """
 
     def __init__(self, broadcast: Callable[[ir.Value, ir.Type, Sequence[int]], ir.Value]) -> None:
@@ -39,12 +39,12 @@ class Broadcasts:
     def note(
         self, op: Any, name: str, operands: Sequence[ir.Value], results: Sequence[ir.Value]
     ) -> None:
-        """Remembers an op of the source that broadcasts an array, and keeps its dimensions' order.
+        """Remembers a source op that broadcasts an array and keeps the order of its dimensions.
 
         Args:
-          operands, results: the dialect's values; what is computed of sizes may be no broadcast.
+          operands, results: the dialect's values; a result that is a size may be no broadcast.
         """
-        if name in _BROADCASTS:
+        if name in BROADCASTS:
             operand, result = operands[0], results[0]
             rank = len(shape_of(operand))
             dims = list(attribute(op, "broadcast_dimensions"))
@@ -54,7 +54,7 @@ class Broadcasts:
                 self._lacking[result] = operand, dims
 
     def undone(self, name: str, values: list[ir.Value]) -> list[ir.Value]:
-        """The operands of an op, before they were broadcast as far as they have its shape still."""
+        """The operands of an op before they were broadcast, as far as that keeps the op's shape."""
         if name not in BROADCASTING:
             return values
         sources = self._operands
@@ -73,12 +73,12 @@ class Broadcasts:
         if not all(are_broadcast):
             return narrow
         shape = shape_of(values[0])
-        # Where none of them has the whole shape, the first one stays as it is.
+        # If together they do not have the whole shape, the first one stays broadcast.
         shapes = [s for v in narrow if (s := shape_of(v))]
         same = shapes and tuple(map(_common, zip(*shapes, strict=True))) == shape
         return narrow if same else [values[0], *narrow[1:]]
 
 
 def _common(sizes: Sequence[Any]) -> Any:
-    """The size that a dimension of some sizes is broadcast to."""
+    """The size that a dimension of these sizes is broadcast to."""
     return next((size for size in sizes if size != 1), 1)

@@ -5,21 +5,28 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from jaxmlir.dialect import codec
+from jaxmlir.analysis.function_view import array_of, node_of
 from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import body_of, ir
 from jaxmlir.raising.idioms import called
 from jaxmlir.raising.loops import scanned
 from jaxmlir.raising.random import is_threefry
 from jaxmlir.raising.sizes import global_constants, is_symbolic, settled
-from jaxmlir.raising.source import RegionCaptures, attribute, defining_op, end_of, shape_of, tensor
+from jaxmlir.raising.source import (
+    RegionCaptures,
+    attribute,
+    end_of,
+    named_inside,
+    shape_of,
+    tensor,
+)
 from jaxmlir.raising.writer import RULES, BodyWriter, Values, rule
 
 
 @rule("while")
 def while_(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """What the regions take from around them goes in as constants of the loop, and so does what
-    every iteration hands on as it is: JAX lowers the constants of a ``scan`` to that."""
+    """Values that the regions capture become constants of the loop. So do values that every
+    iteration passes on unchanged: JAX lowers the constants of a ``scan`` to such."""
     condition, body = (region.blocks[0] for region in op.regions)
     end = end_of(body)
     pairs = zip(end.operands, body.arguments, strict=True)
@@ -39,33 +46,25 @@ def while_(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
         raising.region(condition, outer[0], "cond", op.location, used, None, dropped, tests),
         raising.region(body, outer[1], "body", op.location, same, changed, types=steps),
     )
-    if raising.symbolic:
-        changing = [operands[k] for k in changed]
-        outs = scanned(w, *symbols, consts, changing)
-        if outs is not None:
-            results = iter(outs)
-            return [operands[k] if k in same else next(results) for k in range(len(operands))]
-    params = {
-        name: len(values)
-        for name, values in zip(("cond_nconsts", "body_nconsts"), consts, strict=True)
-        if values
-    }
-    results = iter(
-        w.emit(
+    changing = [operands[k] for k in changed]
+    outs = scanned(w, *symbols, consts, changing) if raising.symbolic else None
+    if outs is None:
+        counts = {"cond_nconsts": len(consts[0]), "body_nconsts": len(consts[1])}
+        outs = w.emit(
             "while",
-            [*consts[0], *consts[1], *(operands[k] for k in changed)],
+            [*consts[0], *consts[1], *changing],
             [carried[k] for k in changed],
             cond_jaxpr=symbol_ref(symbols[0]),
             body_jaxpr=symbol_ref(symbols[1]),
-            **params,
+            **{name: count for name, count in counts.items() if count},
         )
-    )
+    results = iter(outs)
     return [operands[k] if k in same else next(results) for k in range(len(operands))]
 
 
 @rule("chlo.scan")
 def scan(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """JAX scans along the first dimension, and has carries before what is scanned."""
+    """JAX scans along the first dimension, and puts the carry before the slices."""
     n, axis = attribute(op, "operandSegmentSizes")[0], attribute(op, "dimension")
     xs, carries = operands[:n], operands[n:]
     length = shape_of(xs[0])[axis]
@@ -105,7 +104,7 @@ def case(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     (index,) = operands
     chosen = _constant(index)
     if chosen is not None:
-        # As of a module for several platforms, once that is known.
+        # As in a module for several platforms, once the platform is known.
         block = op.regions[chosen if 0 <= chosen < n else n - 1].blocks[0]
         return w.inlined(block, w.env)
     if not _in_bounds(index, n):
@@ -121,7 +120,7 @@ def case(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def _in_bounds(index: ir.Value, n: int) -> bool:
-    """Whether an index is seen to be one of ``n``: JAX clamps, or converts a boolean."""
+    """Whether an index is known to be one of ``n``: JAX clamps it, or converts a boolean."""
     op = index.owner
     if isinstance(op, ir.Block):
         return False
@@ -135,11 +134,8 @@ def _in_bounds(index: ir.Value, n: int) -> bool:
 
 
 def _constant(value: ir.Value) -> int | None:
-    op = defining_op(value, "jaxpr.constant")
-    if op is None or "value" not in op.attributes:
-        return None
-    held = codec.decode(op.attributes["value"])
-    return int(held) if held.ndim == 0 else None
+    number = array_of(node_of(value))
+    return int(number) if number is not None and not number.ndim else None
 
 
 @rule("if")
@@ -149,7 +145,7 @@ def if_(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def branches(w: BodyWriter, op: Any, index: ir.Value, regions: list[Any]) -> Values:
-    """A ``cond`` whose branches all take what any of them takes from around it."""
+    """A ``cond``, all of whose branches take the values that any of them captures."""
     blocks = [region.blocks[0] for region in regions]
     outer = w.outer(blocks)
     symbols = [
@@ -165,9 +161,9 @@ def branches(w: BodyWriter, op: Any, index: ir.Value, regions: list[Any]) -> Val
 
 @rule("func.call")
 def call(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """A call becomes a ``jit`` of the function; but what JAX makes of the body of a scan, and of
-    taking and putting its slices, is written in place, where loops are recognised by it; and so are
-    functions that JAX lowers one primitive to.  Threefry's function is that primitive."""
+    """A call becomes a ``jit`` of the callee. The body of a scan, and functions that slice and
+    update its arrays, are inlined so that loops are recognised; so are functions that JAX lowers
+    one primitive to. Threefry's function becomes its primitive."""
     callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
     if _IN_PLACE.fullmatch(callee) and callee in w.raising.source:
         block = body_of(w.raising.source[callee])
@@ -181,9 +177,9 @@ def call(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def _called(w: BodyWriter, op: Any, callee: str, operands: list[ir.Value], name: str) -> Values:
-    """A ``jit`` of a function; of one of symbolic sizes, for those of the operands.
+    """A ``jit`` of a function, specialised to the operands' sizes if its own are symbolic.
 
-    A function of sizes alone is written in place, where its results are known to be sizes.
+    A function of sizes alone is inlined, so that its results are known to be sizes.
     """
     types = w.types(op)
     function = w.raising.source.get(callee) if w.raising.symbolic else None
@@ -201,8 +197,8 @@ def _called(w: BodyWriter, op: Any, callee: str, operands: list[ir.Value], name:
 
 
 def _known_operands(w: BodyWriter, function: Any, operands: list[ir.Value]) -> dict[int, Any]:
-    """The operands of a call that are made of symbolic dimensions, or that JAX says are the same in
-    the whole module: the function need not take them."""
+    """The operands of a call that are symbolic sizes, or that JAX marks as the same in the whole
+    module; the function need not take them."""
     arrays = {}
     fixed = global_constants(function)
     for k, value in enumerate(operands):
@@ -229,23 +225,14 @@ _IN_PLACE = re.compile(
 
 @rule("composite")
 def composite(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """CHLO's as the ops that they stand for; another as a call of what it is made of, which has a
-    derivative, as JAX's own composites have not."""
+    """A composite of CHLO becomes the op that it stands for. Any other becomes a call of its
+    decomposition, which has a derivative; a composite of JAX has none."""
     name = attribute(op, "name")
     if name in RULES and name.startswith("chlo."):
-        return RULES[name](w, _Composite(op, name), operands)
+        stands_for = named_inside(op, name, "composite_attributes")
+        return RULES[name](w, stands_for, operands)
     callee = ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value
     return _called(w, op, callee, operands, name)
-
-
-class _Composite:
-    """The op that a composite stands for: its attributes are what the composite's say."""
-
-    def __init__(self, op: Any, name: str):
-        self.name, self.results, self.regions = name, op.results, ()
-        attributes, key = op.attributes, "composite_attributes"
-        items = attributes[key] if key in attributes else ()
-        self.attributes = {item.name: item.attr for item in items}
 
 
 # --- tokens and tuples ----------------------------------------------------------------------------
@@ -258,7 +245,7 @@ def token(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 @rule("tuple")
 def tuple_(w: BodyWriter, op: Any, operands: list[Any]) -> list[Any]:
-    """No value of the dialect: what it is made of, until an element is asked for."""
+    """A tuple is no value of the dialect: its elements are kept until one is asked for."""
     return [operands]
 
 

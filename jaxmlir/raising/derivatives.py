@@ -1,8 +1,8 @@
 """Derivatives of reductions and scatters by any function, which JAX's primitives lack.
 
-JAX differentiates a reduction by a tree, which is another function where the region is not
-associative or begins with anything but its identity.  XLA folds from the left, so does the
-derivative: it is that of a loop over the elements, of which small ones are unrolled.
+JAX differentiates a reduction as a tree. That is another function if the region is not associative,
+or if the initial value is not its identity. XLA folds from the left, and so does the derivative
+here: it is that of a loop over the elements, which is unrolled if there are few.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _UNROLLED = 16
 
 
 def function_of(w: BodyWriter, region: Any) -> ScalarFunction:
-    """The JAX function of the scalars that a region takes.
+    """The JAX function of scalars that a region computes.
 
     Raises:
-      ImportingError: the region uses values from around it.
+      ImportingError: the region captures values.
     """
     inner, symbol = w.alone(region, "combine")
     return core.jaxpr_as_fun(Exporter(inner.of_import(inner.importer)).jaxpr(symbol))
 
 
 def differentiated_as(model: ScalarFunction, function: ScalarFunction) -> ScalarFunction:
-    """A function with the derivative of one that computes the same."""
+    """A function with the derivative of ``model``, which computes the same values."""
     wrapped = jax.custom_jvp(function)
 
     @wrapped.defjvp
@@ -49,12 +49,12 @@ def differentiated_as(model: ScalarFunction, function: ScalarFunction) -> Scalar
 
 
 def has_derivative(types: Sequence[ir.Type]) -> bool:
-    """Whether one of some types of tensors is of floats or complex numbers."""
+    """Whether one of some tensor types has floats or complex numbers."""
     return not all(isinstance(t.element_type, ir.IntegerType) for t in types)
 
 
 class Fold(NamedTuple):
-    """A reduction of the first half of its arguments, which begins with the others."""
+    """A left fold of the first half of its arguments; the others are the initial values."""
 
     combine: ScalarFunction
     axes: tuple[int, ...]
@@ -75,9 +75,9 @@ class Fold(NamedTuple):
 
 
 class WindowFold(NamedTuple):
-    """A reduction of windows, of the first half of its arguments; it begins with the others.
+    """A left fold over windows of the first half of its arguments; the others are initial values.
 
-    It copies each window.  As in XLA, what a window has beyond the array is not combined.
+    It copies each window. As in XLA, the parts of windows outside of the array are not combined.
     """
 
     combine: ScalarFunction
@@ -98,7 +98,7 @@ class WindowFold(NamedTuple):
         return [*(jnp.where(inside, a, b) for a, b in zip(combined, carry, strict=True)), np.True_]
 
     def _windows(self, x: Any) -> Any:
-        """Each dimension of an array as two: which window, and where in it."""
+        """Splits each dimension of an array into two: the window, and the position in it."""
         sizes, strides, padding, base, dilation = self.window
         config = [(*p, b - 1) for p, b in zip(padding, base, strict=True)]
         x = lax.pad(x, np.zeros((), x.dtype), config)
@@ -111,7 +111,7 @@ class WindowFold(NamedTuple):
 
 
 class Scatter(NamedTuple):
-    """A scatter of an array, indices and updates; indices that are there twice are so in order."""
+    """A scatter of an array, indices and updates; it applies duplicate indices in order."""
 
     combine: ScalarFunction
     numbers: lax.ScatterDimensionNumbers
@@ -140,7 +140,7 @@ class Scatter(NamedTuple):
         return lax.scan(step, x, (rows, row_updates))[0]
 
     def _once(self, x: Any, indices: Any, updates: Any, n: lax.ScatterDimensionNumbers) -> Any:
-        """The scatter of indices that are there once: what is there, combined, takes its place."""
+        """The scatter of unique indices: combines the updates with the gathered old elements."""
         window = iter(n.update_window_dims)
         alone = {*n.inserted_window_dims, *n.operand_batching_dims}
         sizes = tuple(1 if d in alone else updates.shape[next(window)] for d in range(x.ndim))
@@ -152,5 +152,5 @@ class Scatter(NamedTuple):
 
 
 def _elementwise(combine: ScalarFunction, rank: int) -> ScalarFunction:
-    """A function of scalars as one of arrays."""
+    """A function of scalars, vectorized over arrays."""
     return functools.reduce(lambda f, _: jax.vmap(f), range(rank), combine)

@@ -1,20 +1,23 @@
-"""Elementwise ops, and those that JAX has no primitive for but a function."""
+"""Elementwise ops; for some of them, JAX has a function instead of a primitive."""
 
 from __future__ import annotations
 
 import functools
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax import dtypes, lax
+from jaxlib.mlir.dialects import stablehlo
 
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of, dtype_of
 from jaxmlir.errors import ImportingError
-from jaxmlir.raising.source import attribute, keyword, raised_type, shape_of, tensor
-from jaxmlir.raising.writer import PLAIN, RULES, BodyWriter, Values, rule
+from jaxmlir.raising.broadcasts import BROADCASTING
+from jaxmlir.raising.source import StandInOp, attribute, raised_type, shape_of, tensor
+from jaxmlir.raising.writer import PLAIN, RULES, BodyWriter, Values, renamed, rule
 
 _SAME = """
 abs atan2 ceil complex cosine:cos count_leading_zeros:clz divide:div exponential:exp
@@ -26,7 +29,7 @@ _SAME_IN_CHLO = """
 acos acosh asin asinh atan atanh bessel_i1e cosh digamma erf erf_inv erfc lgamma
 next_after:nextafter polygamma sinh square zeta
 """
-# What canonicalization of other compilers leaves among the ops of StableHLO, on tensors.
+# Ops on tensors that other compilers' canonicalization mixes into StableHLO.
 _SAME_IN_ARITH = """
 addf:add addi:add subf:sub subi:sub mulf:mul muli:mul divf:div remf:rem negf:neg maximumf:max
 minimumf:min maxsi:max minsi:min andi:and ori:or xori:xor
@@ -40,15 +43,13 @@ PLAIN.update(
 
 
 def _with_accuracy(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """One op of the same meaning, as accurate as it says."""
+    """Writes one op of the same meaning, with the accuracy that the source op asks for."""
     params = {}
     accuracy = op.attributes["result_accuracy"] if "result_accuracy" in op.attributes else None
     if accuracy is not None and "DEFAULT" not in (text := str(accuracy)):
         if "HIGHEST" in text:
             params["accuracy"] = lax.AccuracyMode.HIGHEST
         else:
-            from jaxlib.mlir.dialects import stablehlo
-
             tolerance = stablehlo.ResultAccuracyAttr(accuracy)
             params["accuracy"] = lax.Tolerance(
                 atol=tolerance.atol, rtol=tolerance.rtol, ulps=tolerance.ulps
@@ -59,15 +60,15 @@ def _with_accuracy(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 RULES.update(dict.fromkeys(PLAIN, _with_accuracy))
 
-# Of booleans, JAX has these as bitwise ops.
+# On booleans, JAX has these as bitwise ops.
 _ARITHMETIC = {"add": "or", "multiply": "and", "maximum": "or", "minimum": "and"}
 _NAMES = {"multiply": "mul", "maximum": "max", "minimum": "min", "subtract": "sub"}
 
 
 @rule(*_ARITHMETIC)
 def arithmetic(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """``add`` of numbers is ``add``, of booleans ``or``; a number times itself is the power that
-    JAX writes so, whose derivative is one product."""
+    """``add`` of numbers stays ``add``, and of booleans becomes ``or``. A number times itself
+    becomes ``integer_pow``, as in JAX, whose derivative is a single product."""
     name = arithmetic_name(op.name, op.results[0].type)
     if name == "mul" and operands[0] == operands[1]:
         return w.emit("integer_pow", operands[:1], w.types(op), y=2)
@@ -75,7 +76,7 @@ def arithmetic(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def arithmetic_name(name: str, type_: ir.Type) -> str:
-    """The dialect's name of an op of StableHLO, some of which JAX has for numbers only."""
+    """The dialect's name of a StableHLO op; JAX has some for numbers only, not for booleans."""
     name = name.removeprefix("stablehlo.")
     if name in ("add", "multiply") and str(type_.element_type) == "i1":
         return _ARITHMETIC[name]
@@ -98,7 +99,7 @@ def power(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def _integer_power(x: Any, y: Any) -> Any:
-    """Square and multiply; of a negative exponent 1 / x**-y, rounded towards zero."""
+    """Square and multiply; for a negative exponent, 1 / x**-y rounded towards zero."""
     result = jnp.ones_like(x)
     base, left = x, y
     for _ in range(jnp.iinfo(x.dtype).bits):
@@ -121,8 +122,7 @@ def part(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 @rule("clamp")
 def clamp(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """Bounds that are scalars are repeated: the derivative of JAX's ``clamp`` is to be of one
-    shape."""
+    """Scalar bounds are broadcast: the derivative of JAX's ``clamp`` needs a single shape."""
     (type_,) = w.types(op)
     full = operands[1].type
     same = [v if shape_of(v) else w.broadcast(v, full) for v in operands]
@@ -139,7 +139,7 @@ def conj(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 @rule("cbrt")
 def cbrt(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """JAX has that of real numbers; of complex ones it is the principal root."""
+    """JAX's op is for real numbers only; the cube root of a complex one is the principal root."""
     if not isinstance(operands[0].type.element_type, ir.ComplexType):
         return _with_accuracy(w, op, operands)
     return w.traced(lambda z: z ** np.asarray(1 / 3, z.dtype), operands, w.types(op))
@@ -150,8 +150,8 @@ _TOTAL = {"EQ": "eq_to", "LT": "lt_to", "LE": "le_to"}
 
 @rule("compare")
 def compare(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    direction = keyword(op.attributes["comparison_direction"])
-    kind = keyword(op.attributes["compare_type"]) if "compare_type" in op.attributes else ""
+    direction = attribute(op, "comparison_direction")
+    kind = attribute(op, "compare_type")
     element = operands[0].type.element_type
     if kind == "TOTALORDER" and not isinstance(element, (ir.IntegerType, ir.ComplexType)):
         if direction in ("GT", "GE"):
@@ -180,8 +180,8 @@ def convert(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 @rule("bitcast_convert")
 def bitcast_convert(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """JAX has that of real numbers; a complex one is two of them, and a boolean one of many bits of
-    an integer."""
+    """JAX's op is for real numbers only: a complex number is bitcast as two of them, and a boolean
+    as one bit of an integer."""
     (type_,) = w.types(op)
     elements = [type_.element_type, operands[0].type.element_type]
     special = any(str(e) == "i1" or isinstance(e, ir.ComplexType) for e in elements)
@@ -191,7 +191,7 @@ def bitcast_convert(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def _bitcast(x: Any, type_: Any) -> Any:
-    """An array as one of another type with the same bits, the lowest one first."""
+    """Reinterprets the bits of an array as another type, the lowest bit first."""
     bits = _bits_of(x)
     return _of_bits(
         bits.reshape(*type_.shape, bits.size // (math.prod(type_.shape) or 1)), type_.dtype
@@ -211,7 +211,7 @@ def _bits_of(x: Any) -> Any:
 
 
 def _of_bits(bits: Any, dtype: Any) -> Any:
-    """The array of a dtype whose elements have some bits, along the last dimension."""
+    """The array of a dtype whose elements have the bits along the last dimension."""
     if dtype == np.bool_:
         return bits[..., 0]
     if dtypes.issubdtype(dtype, np.complexfloating):
@@ -228,28 +228,21 @@ def type_of_elements(type_: ir.Type) -> Any:
     return dtype_of(type_.element_type)
 
 
-@rule("reduce_precision")
-def reduce_precision(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    params = {name: attribute(op, name) for name in ("exponent_bits", "mantissa_bits")}
-    return w.emit("reduce_precision", operands, w.types(op), **params)
-
-
-@rule("optimization_barrier")
-def optimization_barrier(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    return w.emit("optimization_barrier", operands, w.types(op))
+rule("reduce_precision")(renamed("reduce_precision", "exponent_bits", "mantissa_bits"))
+rule("optimization_barrier")(renamed("optimization_barrier"))
 
 
 @rule("map")
 def mapped(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """The region of scalars, written of tensors."""
+    """Applies the region, which is written for scalars, to whole tensors."""
     return lifted(w, op.regions[0].blocks[0], operands, shape_of(operands[0]))
 
 
 def lifted(w: BodyWriter, block: ir.Block, operands: Values, shape: tuple[int, ...]) -> Values:
-    """The ops of a region of scalars on tensors of a shape; what it returns.
+    """Applies the ops of a region of scalars to tensors of a shape; returns the region's results.
 
     Raises:
-      ImportingError: one is not elementwise.
+      ImportingError: an op is not elementwise.
     """
     env = dict(zip(block.arguments, operands, strict=True))
 
@@ -268,7 +261,7 @@ def lifted(w: BodyWriter, block: ir.Block, operands: Values, shape: tuple[int, .
             (scalar,) = RULES[op.name](w, op, [])
             results: Values = [w.broadcast(scalar, tensor(shape, scalar.type.element_type))]
         elif op.name in PLAIN or op.name in _POINTWISE:
-            results = RULES[op.name](w, _LiftedOp(op, shape), args)
+            results = RULES[op.name](w, _on_tensors(op, shape), args)
         else:
             raise ImportingError(
                 f"its region has '{op.name}'; expected ops that can be applied to each element"
@@ -277,30 +270,24 @@ def lifted(w: BodyWriter, block: ir.Block, operands: Values, shape: tuple[int, .
     raise ImportingError("its region has no end")
 
 
+def _on_tensors(op: Any, shape: tuple[int, ...]) -> StandInOp:
+    """An op of scalars as one of tensors of a shape."""
+    elements = (raised_type(v.type).element_type for v in op.results)
+    results = [SimpleNamespace(type=tensor(shape, element)) for element in elements]
+    return StandInOp(op.name, results, op.attributes)
+
+
 _POINTWISE = frozenset(
     f"stablehlo.{n}"
     for n in (*_ARITHMETIC, *"clamp compare select convert power real imag cbrt".split())
 ) | {f"stablehlo.{n}" for n in ("round_nearest_afz", "round_nearest_even", "reduce_precision")}
 
 
-class _LiftedOp:
-    """An op of scalars as one of tensors."""
-
-    def __init__(self, op: Any, shape: tuple[int, ...]):
-        self.name, self.attributes = op.name, op.attributes
-        self.results = [_LiftedResult(v, shape) for v in op.results]
-
-
-class _LiftedResult:
-    def __init__(self, value: ir.Value, shape: tuple[int, ...]):
-        self.type = tensor(shape, raised_type(value.type).element_type)
-
-
 # --- CHLO's, and StableHLO's that JAX has no primitive for ----------------------------------------
 
 
 def _by_function(*names: str) -> Any:
-    """Registers a JAX function that does what some ops do."""
+    """Registers a JAX function as the rule of some ops."""
 
     def register(fun: Any) -> Any:
         @rule(*names)
@@ -320,7 +307,7 @@ _by_function("chlo.tan")(lax.tan)
 
 @_by_function("chlo.mulhi")
 def _mulhi(x: Any, y: Any) -> Any:
-    """The high half of the product of two integers, by the products of their halves."""
+    """The high half of the product of two integers, from the products of their halves."""
     signed = jnp.issubdtype(x.dtype, jnp.signedinteger)
     bits = jnp.iinfo(x.dtype).bits
     dtype = np.dtype(f"uint{bits}")
@@ -338,31 +325,22 @@ def _mulhi(x: Any, y: Any) -> Any:
 
 
 _BROADCASTING = {
-    "broadcast_select": "select",
-    "broadcast_compare": "compare",
-    "broadcast_zeta": "chlo.zeta",
-    "broadcast_polygamma": "chlo.polygamma",
-    "broadcast_next_after": "chlo.next_after",
-    **{
-        f"broadcast_{name}": name
-        for name in "add and atan2 complex divide maximum minimum multiply or power remainder "
-        "shift_left shift_right_arithmetic shift_right_logical subtract xor".split()
-    },
+    f"chlo.broadcast_{name.partition('.')[2]}": name
+    for name in (
+        *BROADCASTING,
+        "stablehlo.select",
+        "chlo.zeta",
+        "chlo.polygamma",
+        "chlo.next_after",
+    )
 }
+"""The op that an op of CHLO is on its operands, broadcast."""
 
 
-class _RenamedOp:
-    """An op under the name of another one."""
-
-    def __init__(self, op: Any, name: str):
-        self.name, self.attributes, self.results = name, op.attributes, op.results
-
-
-@rule(*(f"chlo.{name}" for name in _BROADCASTING))
+@rule(*_BROADCASTING)
 def broadcasting(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """The op of operands that are broadcast as numpy does, or as ``broadcast_dimensions`` says."""
-    inner = _BROADCASTING[op.name.removeprefix("chlo.")]
-    inner = inner if "." in inner else f"stablehlo.{inner}"
+    inner = _BROADCASTING[op.name]
     shape = tuple(w.types(op)[0].shape)
     broadcast_dims = attribute(op, "broadcast_dimensions")
     spread = []
@@ -372,4 +350,4 @@ def broadcasting(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
         if broadcast_dims is not None and rank < len(shape) and len(broadcast_dims) == rank:
             dims = broadcast_dims
         spread.append(w.broadcast(value, tensor(shape, value.type.element_type), dims))
-    return RULES[inner](w, _RenamedOp(op, inner), spread)
+    return RULES[inner](w, StandInOp(inner, op.results, op.attributes), spread)

@@ -1,15 +1,15 @@
-"""What JAX writes as several ops, and has a better derivative of than that of these ops.
+"""Functions that JAX lowers to several ops, and whose derivative is better than that of the ops.
 
 The derivative of ``1 / (1 + exp(-x))`` is NaN where ``exp`` overflows, that of ``logaddexp`` is
 wrong where its arguments are equal, that of ``maximum(x, 0)`` at 0 is 1/2, and that of
-``1 / (x * x)`` overflows where only the square of ``x * x`` does.  Special functions, of which
-``jax.export`` writes a series for each range of their argument, have NaN for a derivative wherever
-a series that is not chosen has none.  JAX has a primitive or a custom rule for each.  Ops are such
-a function if they are those that JAX writes for it; so what is computed stays the same.
+``1 / (x * x)`` overflows where only the square of ``x * x`` does. ``jax.export`` writes special
+functions as a choice between series, one for each range of the argument; the derivative is NaN
+wherever a series that is not chosen has none. JAX has a primitive or a custom rule for each. Ops
+become such a function only if JAX lowers it to them, so the values stay the same.
 
-Loops that run until a series has converged have no derivative in reverse, and LAPACK's packed form
-of a factorisation has none at all.  Linear equations are solved by a factorisation and loops over
-its pivots, whose derivative is a detour: that of a solution is a solution.
+Loops that run until a series has converged have no reverse-mode derivative, and LAPACK's packed
+form of a factorisation has no derivative at all. JAX lowers a linear solve to a factorisation and
+loops over its pivots. Differentiating that is a detour: the derivative of a solution is a solution.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.codec.types import remember_scope, symbolic_shape
 from jaxmlir.dialect.ir import body_of, captured, functions, ir
 from jaxmlir.dialect.types import aval_of, dtype_of
-from jaxmlir.raising.arrays import SPREADING, all_equal, held_by
+from jaxmlir.raising.arrays import all_equal, held_by
+from jaxmlir.raising.broadcasts import BROADCASTS
 from jaxmlir.raising.matching import computation, said_by, written_by_jax
 from jaxmlir.raising.sizes import global_constants
 from jaxmlir.raising.source import end_of
 from jaxmlir.raising.writer import IDIOMS, BodyWriter, Values, as_written
 
 Ops = str | tuple[Any, ...]
-"""The name of an op, and those of the ops that make its operands, as far as they are the same for
-all types; ``_`` is any, and repeating an element is no op."""
+"""The name of an op, then the patterns of the ops that compute its operands, as far as they are the
+same for all types; ``_`` is any op, and broadcasts are looked through."""
 
 
 class Idiom(NamedTuple):
@@ -51,12 +52,11 @@ class Idiom(NamedTuple):
     last: Ops
     arguments: int = 1
     has_loops: bool = False
-    """Whether some of the ops depend on the shape, as those that ask whether all elements are
-    done."""
+    """Whether some of the ops depend on the shape, such as a test whether all elements are done."""
 
 
 LAST: dict[str, dict[str, list[Idiom]]] = {}
-"""By the name of the last of the ops, and by that of the op that makes its first operand."""
+"""Idioms, by the names of their last op and of the op that computes its first operand."""
 _NEXT = ("select", "compare", "constant", "select")
 for _idiom in (
     Idiom(lax.logistic, ("divide", "_", "add")),
@@ -109,7 +109,7 @@ for _idiom in (
     _by_first.setdefault(_first if isinstance(_first, str) else _first[0], []).append(_idiom)
 
 CALLED = {"relu": Idiom(jax.nn.relu, "maximum"), "relu6": Idiom(jax.nn.relu6, "minimum")}
-"""Functions that are called, by their name: other ones may be the same ops."""
+"""Called functions by name, which is needed as other functions may have the same ops."""
 
 SPECIAL: dict[str, Callable[..., Any]] = {
     **{name: getattr(jnp.linalg, name) for name in ("inv", "solve", "det", "slogdet")},
@@ -117,15 +117,15 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "_expn": special.expn,
     "lgamma_impl": lax.lgamma,
 }
-"""Functions that are called, of loops and calls, by their name there: those that JAX has a rule for
-the derivatives of, and what it writes a primitive as."""
+"""Called functions that have loops and calls in them, by their name in the module. JAX has a
+derivative rule for them, or lowers a primitive to them."""
 
 SAMPLERS = {"_gamma": (jax.random.gamma, jax.random.loggamma)}
-"""What functions that are called draw of the words of a random key, likewise."""
+"""Called functions that draw samples from the words of a random key, likewise."""
 
 
 def written(w: BodyWriter, op: Any) -> Values | None:
-    """The result of an op of :data:`LAST`, if it is the last of those of an idiom."""
+    """The result of an op of :data:`LAST`, if it is the last op of an idiom."""
     by_first, operands = LAST[op.name], op.operands
     names = [_name_of(v) for v in operands]
     for name in (names[0], "_"):
@@ -138,7 +138,7 @@ def written(w: BodyWriter, op: Any) -> Values | None:
 
 
 def _is_made_by(ops: Ops, name: str, value: ir.Value) -> bool:
-    """Whether a value of the source, the result of an op of a name, is that of some ops."""
+    """Whether a source value, computed by the op of this name, matches a pattern of ops."""
     if isinstance(ops, str):
         return ops == "_" or ops == name
     if ops[0] != name:
@@ -151,7 +151,7 @@ IDIOMS.update(dict.fromkeys(LAST, written))
 
 
 def called(w: BodyWriter, name: str, operands: list[ir.Value]) -> Values | None:
-    """The result of a call of a function of the source, if it is one of :data:`CALLED`."""
+    """The result of a call of a function of :data:`CALLED`, :data:`SPECIAL` or :data:`SAMPLERS`."""
     plain = re.sub(r"_\d+$", "", name)
     if plain in SPECIAL:
         return _called(w, SPECIAL[plain], name, operands)
@@ -164,7 +164,7 @@ def called(w: BodyWriter, name: str, operands: list[ir.Value]) -> Values | None:
         candidates = (_called(w, sampler, name, operands) for sampler in samplers)
         return next((results for results in candidates if results is not None), None)
     idiom = CALLED.get(plain)
-    # A function of arrays of symbolic shapes takes their sizes, too.
+    # A function of arrays of symbolic shapes also takes their sizes.
     if idiom is None or sum(v not in w.sizes for v in operands) != idiom.arguments:
         return None
     block = body_of(w.raising.source[name])
@@ -176,9 +176,9 @@ def called(w: BodyWriter, name: str, operands: list[ir.Value]) -> Values | None:
 def _called(
     w: BodyWriter, function: Callable[..., Any], name: str, operands: list[ir.Value]
 ) -> Values | None:
-    """The results of a call of a function of the source, if JAX writes those of a function so.
+    """The results of a call of a source function, if JAX lowers ``function`` to the same ops.
 
-    A function of arrays of symbolic shapes takes their sizes, too, and all others of the module.
+    A function of arrays of symbolic shapes also takes all symbolic dimensions of the module.
     """
     arrays = [v for v in operands if v not in w.sizes]
     if not all(isinstance(v.type, ir.RankedTensorType) for v in arrays):
@@ -196,7 +196,7 @@ def _called(
 
 
 def _sizes_of(w: BodyWriter) -> tuple[str, ...]:
-    """The symbolic dimensions of a module, which each of its functions takes."""
+    """The symbolic dimensions of a module; each of its functions takes them all."""
     if not w.raising.symbolic:
         return ()
     sizes = (tuple(global_constants(op).values()) for op in w.raising.source.values())
@@ -206,7 +206,7 @@ def _sizes_of(w: BodyWriter) -> tuple[str, ...]:
 def _spreads(
     function: Callable[..., Any], types: Sequence[ir.Type], wanted: Sequence[ir.Type]
 ) -> Iterator[Callable[..., Any]]:
-    """A function; if JAX vectorizes it, also for operands that lack dimensions of the result."""
+    """The function, and versions of it whose operands lack dimensions of its only result."""
     yield function
     if len(wanted) != 1:
         return
@@ -228,11 +228,11 @@ def _spreads(
 
 @dataclass(frozen=True)
 class _Spread:
-    """A function of arrays, some of which lack dimensions.
+    """A function applied to arrays, some of which lack dimensions.
 
     Attributes:
-      rank: of the arrays that the function takes.
-      present: for each of them, the dimensions that it has.
+      rank: the rank of the arrays that the function takes.
+      present: for each array, the dimensions that it has.
     """
 
     function: Callable[..., Any]
@@ -246,7 +246,7 @@ class _Spread:
 
 @functools.cache
 def _sampler(function: Callable[..., Any], shape: tuple[int, ...], dtype: Any) -> Any:
-    """A function of the words of a random key that samples of a shape are drawn by."""
+    """The function that draws samples of a shape from the words of a random key."""
 
     def sample(words: Any, *parameters: Any) -> Any:
         return function(jax.random.wrap_key_data(words), *parameters, shape, dtype)
@@ -255,7 +255,7 @@ def _sampler(function: Callable[..., Any], shape: tuple[int, ...], dtype: Any) -
 
 
 class _ResultSubset(NamedTuple):
-    """A function with some of a function's results."""
+    """A function that returns some of another function's results."""
 
     function: Callable[..., Any]
     which: tuple[int, ...]
@@ -269,7 +269,7 @@ class _ResultSubset(NamedTuple):
 def _computations(
     function: Callable[..., Any], types: tuple[ir.Type, ...], sizes: tuple[str, ...]
 ) -> list[tuple[str, ...]]:
-    """What JAX exports, and lowers, a function of operands of some types to.
+    """The computations that JAX exports and lowers a function of operands of some types to.
 
     Args:
       sizes: the symbolic dimensions of the module.
@@ -287,7 +287,7 @@ _RESHAPES = frozenset(("stablehlo.reshape", "stablehlo.broadcast_in_dim"))
 
 
 class _ExportedPattern(NamedTuple):
-    """A module that JAX writes a function as; its functions are gone without it."""
+    """The module that JAX lowers a function to; without it, its functions would be freed."""
 
     module: ir.Module
     functions: Mapping[str, Any]
@@ -297,13 +297,13 @@ class _ExportedPattern(NamedTuple):
 def _patterns(
     function: Callable[..., Any], types: tuple[ir.Type, ...], sizes: tuple[str, ...] = ()
 ) -> Iterator[_ExportedPattern]:
-    """What JAX exports, and lowers, a function of operands of some types to.
+    """The modules that JAX exports and lowers a function of operands of some types to.
 
     Args:
       sizes: the symbolic dimensions of the module, which all of its functions take.
     """
     for exported in (True, False):
-        # JAX cannot export all that it lowers.
+        # JAX cannot export everything that it can lower.
         if (pattern := _pattern(function, types, sizes, exported)) is not None:
             yield pattern
 
@@ -320,7 +320,7 @@ def _pattern(
             return None
         every = symbolic_shape(", ".join(sizes), remember_scope(symbols[0]))
         args.insert(0, jax.ShapeDtypeStruct(every, np.float32))
-        function = _AfterSizes(function)
+        function = functools.partial(_after_sizes, function)
     module = written_by_jax(function, args, exported=exported)
     if module is None:
         return None
@@ -332,20 +332,15 @@ def _pattern(
     )
 
 
-@dataclass(frozen=True)
-class _AfterSizes:
-    """A function that takes one array more, first: its shape is all symbolic dimensions."""
-
-    function: Callable[..., Any]
-
-    def __call__(self, sizes: Any, *args: Any) -> Any:
-        return self.function(*args)
+def _after_sizes(function: Callable[..., Any], sizes: Any, *args: Any) -> Any:
+    """A function of one array more, before its own: the shape is all symbolic dimensions."""
+    return function(*args)
 
 
 def _traced(
     w: BodyWriter, idiom: Idiom, result: ir.Value, env: dict[ir.Value, ir.Value]
 ) -> Values | None:
-    """The idiom's function, applied to what a value of the source is made of by the idiom's ops."""
+    """Writes the idiom's function, applied to the values from which its ops compute ``result``."""
     arguments = _arguments(w, idiom, result, env)
     if arguments is None or any(v.type != result.type or v not in env for v in arguments):
         return None
@@ -363,16 +358,16 @@ def _traced(
 def _arguments(
     w: BodyWriter, idiom: Idiom, result: ir.Value, env: dict[ir.Value, ir.Value]
 ) -> list[ir.Value] | None:
-    """What a value of the source is made of by the ops that JAX writes an idiom's function as."""
+    """The source values from which an idiom's ops compute ``result``; ``None`` if ops differ."""
     type_ = result.type
     if not jnp.issubdtype(dtype_of(type_.element_type), np.floating):
         return None
     if not idiom.has_loops:
         type_ = ir.RankedTensorType.get([3], type_.element_type)
     elif not type_.has_static_shape:
-        # One of those that are chosen from last.
+        # The symbolic shape is that of an operand of the last op.
         type_ = next(env[v].type for v in result.owner.operands if v.type == result.type)
-    # JAX writes a jitted function as one that is called.
+    # JAX lowers a jitted function to a call; the pattern needs its ops.
     function = inspect.unwrap(idiom.function)
     types = (type_,) * idiom.arguments
     for _, symbol_table, block in _patterns(function, types, _sizes_of(w)):
@@ -383,11 +378,11 @@ def _arguments(
 
 
 def factored(w: BodyWriter, op: Any, forms: Sequence[Callable[..., Any]]) -> None:
-    """Gives what is made of LAPACK's packed form, where JAX has a primitive, that one's results.
+    """Replaces values computed from LAPACK's packed form by results of a JAX primitive.
 
     Args:
-      op: the op of the source that makes the packed form of its first operand.
-      forms: what the primitive is with some parameters.
+      op: the source op that computes the packed form of its first operand.
+      forms: the primitive with different parameters.
     """
     matrix = op.operands[0]
     factors = _made_of(op)
@@ -402,7 +397,7 @@ def factored(w: BodyWriter, op: Any, forms: Sequence[Callable[..., Any]]) -> Non
                 if match.extend(end, value) and match.values[block.arguments[0]] == matrix:
                     matched[value] = k
         if len(matched) > len(best):
-            # One result may be that of several forms.
+            # Forms may share results: the one that has the most is used.
             best, form = matched, function
     if best:
         chosen = _ResultSubset(form, tuple(best.values()))
@@ -417,7 +412,7 @@ _OF_PACKED = frozenset(
 
 
 def _made_of(op: Any) -> list[ir.Value]:
-    """The results of the ops that a packed form is made into factors by."""
+    """The results of the ops that compute factors from a packed form."""
     pending, users = [op], {}
     for op in pending:
         for user in (use.owner for result in op.results for use in result.uses):
@@ -428,10 +423,10 @@ def _made_of(op: Any) -> list[ir.Value]:
 
 
 class _Match:
-    """Values of the source that are computed as those of a pattern.
+    """A match between values of a pattern and values of the source.
 
     Attributes:
-      values: what each value of the pattern stands for.
+      values: the source value that each value of the pattern stands for.
     """
 
     def __init__(self, pattern: Mapping[str, Any], source: Mapping[str, Any]):
@@ -440,7 +435,7 @@ class _Match:
         self._inner: set[tuple[Any, Any]] = set()
 
     def extend(self, pattern: ir.Value, value: ir.Value) -> bool:
-        """Whether a value is computed as one of the pattern, as far as is known of others."""
+        """Whether a source value matches one of the pattern, given the values matched so far."""
         pending = [(pattern, value)]
         while pending:
             pattern, value = pending.pop()
@@ -462,8 +457,8 @@ class _Match:
         return True
 
     def _is_same(self, a: ir.Value, b: ir.Value, depth: int = 4) -> bool:
-        """Whether two values of the source are one, or computed in the same way of the same few
-        ops."""
+        """Whether two source values are the same, or computed by a few equal ops from the same
+        values."""
         if a == b:
             return True
         if not depth or a.type != b.type or not self._are_alike(a, b, self._source):
@@ -472,11 +467,11 @@ class _Match:
         return all(self._is_same(x, y, depth - 1) for x, y in pairs)
 
     def _are_alike(self, a: ir.Value, b: ir.Value, of_a: Mapping[str, Any]) -> bool:
-        """Whether two values are the same result of ops that do the same to what they take.
+        """Whether two values are the same result of ops that differ at most in their operands.
 
         Args:
-          a: one of the pattern or of the source, whose functions are ``of_a``.
-          b: one of the source.
+          a: a value of the pattern or of the source; ``of_a`` are the functions of its module.
+          b: a value of the source.
         """
         if isinstance(a.owner, ir.Block) or isinstance(b.owner, ir.Block):
             return False
@@ -497,16 +492,16 @@ class _Match:
         return True
 
 
-# A pattern is kept as long as the function that it is of.
+# Values of a pattern may be keys: the pattern lives as long as its function.
 @functools.lru_cache(1024)
 def _number_of_pattern(value: ir.Value) -> np.generic | None:
-    """The number that every element of a constant of a pattern is."""
+    """The number that all elements of a constant of a pattern have."""
     held = held_by(value)
     return None if held is None or not held.size else held.reshape(-1)[0]
 
 
 def _is_number(value: ir.Value, number: np.generic) -> bool:
-    """Whether every element of a value of the source has the bits of a number."""
+    """Whether all elements of a source value have the bits of a number."""
     maker = _maker_of(value)
     if maker is not None and maker.name == "stablehlo.constant":
         return _is_filled(maker.attributes["value"], number.tobytes())
@@ -516,19 +511,19 @@ def _is_number(value: ir.Value, number: np.generic) -> bool:
 
 @functools.lru_cache(1024)
 def _is_filled(constant: ir.Attribute, number: bytes) -> bool:
-    """Whether every element of a constant, which is often that of many ops, has some bits."""
+    """Whether all elements of a constant have these bits; cached, as ops share constants."""
     held = codec.decode(constant)
     return held.tobytes() == number * held.size
 
 
 def _taken_for(value: ir.Value) -> list[ir.Value]:
-    """What the op that gives a value takes, and what its regions take from around them."""
+    """The operands of the op that computes a value, and the values that its regions capture."""
     op = value.owner.operation
     return [*op.operands, *captured(op)] if len(op.regions) else list(op.operands)
 
 
 def _inside(op: Any, source: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """What the regions of an op compute, and the function that it calls."""
+    """The computations of an op's regions and of the function that it calls."""
     around = {value: f"around {k}" for k, value in enumerate(captured(op))}
     blocks = [block for region in op.regions for block in region.blocks]
     if "callee" in op.attributes:
@@ -538,17 +533,17 @@ def _inside(op: Any, source: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _name_of(value: ir.Value) -> str:
-    """The name of the op that computes a value of the source, without its dialect's."""
+    """The name, without the dialect, of the op that computes a source value before broadcasts."""
     op = _maker_of(value)
     return "" if op is None else op.name.removeprefix("stablehlo.")
 
 
 def _maker_of(value: ir.Value) -> Any:
-    """The op that computes a value of the source, and what it repeats; ``None`` of an argument."""
+    """The op that computes a source value before broadcasts; ``None`` for an argument."""
     op = None
     while not isinstance(value.owner, ir.Block):
         op = value.owner.operation
-        if op.name not in SPREADING[:2]:
+        if op.name not in BROADCASTS:
             break
         value = op.operands[0]
     return op

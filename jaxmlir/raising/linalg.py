@@ -1,8 +1,8 @@
 """Linear algebra, Fourier transforms, and custom calls.
 
-JAX's lowering of a factorisation on a CPU is a call of LAPACK, a check of what that says of its
-success, and NaNs where it had none.  The call becomes the primitive, whose derivative is known and
-which has that check inside; what it said is computed again from the NaNs.
+On a CPU, JAX lowers a factorisation to a LAPACK call, a check of the status that it returns, and
+NaNs where it failed. The call becomes JAX's primitive, which has a known derivative and includes
+that check. The status is computed from the NaNs.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jaxlib.mlir.dialects import stablehlo
 
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.types import dtype_of
 from jaxmlir.errors import ImportingError
 from jaxmlir.raising.arrays import SPREADING, held_by
 from jaxmlir.raising.derivatives import differentiated_as
@@ -26,7 +28,7 @@ from jaxmlir.raising.sizes import settled
 from jaxmlir.raising.source import (
     STATIC,
     attribute,
-    keyword,
+    named_inside,
     python_value,
     shape_of,
     sizes_of,
@@ -37,21 +39,21 @@ from jaxmlir.raising.writer import RULES, SHAPE_OPERANDS, BodyWriter, Values, ru
 
 @rule("fft")
 def fft(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    kind = getattr(lax.FftType, keyword(op.attributes["fft_type"]))
+    kind = getattr(lax.FftType, attribute(op, "fft_type"))
     lengths = attribute(op, "fft_length")
     return w.emit("fft", operands, w.types(op), fft_type=kind, fft_lengths=lengths)
 
 
 @rule("cholesky")
 def cholesky(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """The derivative is along symmetric matrices, as JAX's is, so a gradient is one of these."""
+    """The derivative is along symmetric matrices, as in JAX, so a gradient is symmetric."""
     lower = attribute(op, "lower", False)
     factor, model = (functools.partial(_factor, lower, k) for k in (False, True))
     return w.traced(differentiated_as(model, factor), operands, w.types(op))
 
 
 def _factor(lower: bool, symmetrized: bool, x: Any) -> Any:
-    """The factor of a triangle of a matrix, or of the mean of both."""
+    """The factor of one triangle of a matrix, or of the mean of both triangles."""
 
     def adjoint(x: Any) -> Any:
         return jnp.conj(jnp.swapaxes(x, -1, -2))
@@ -70,7 +72,7 @@ def _adjoint(w: BodyWriter, x: ir.Value) -> ir.Value:
 
 @rule("triangular_solve")
 def triangular_solve(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    transpose = keyword(op.attributes["transpose_a"])
+    transpose = attribute(op, "transpose_a")
     return w.emit(
         "triangular_solve",
         operands,
@@ -101,15 +103,11 @@ def _normalized(op: Any) -> Callable[..., Any]:
     return normalize
 
 
-def _moments(op: Any, x: Any) -> tuple[Any, Any]:
-    axes = tuple(i for i in range(x.ndim) if i != attribute(op, "feature_index"))
-    return jnp.mean(x, axes), jnp.var(x, axes)
-
-
 @rule("batch_norm_training")
 def batch_norm_training(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     def train(x: Any, scale: Any, offset: Any) -> Any:
-        moments = _moments(op, x)
+        axes = tuple(d for d in range(x.ndim) if d != attribute(op, "feature_index"))
+        moments = jnp.mean(x, axes), jnp.var(x, axes)
         return _normalized(op)(x, scale, offset, *moments), *moments
 
     return w.traced(train, operands, w.types(op))
@@ -117,7 +115,7 @@ def batch_norm_training(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Val
 
 @rule("batch_norm_grad")
 def batch_norm_grad(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """The gradient of ``batch_norm_training``, of the moments that are given, not the operand's."""
+    """The gradient of ``batch_norm_training``, at given moments instead of the operand's own."""
     epsilon = attribute(op, "epsilon")
     feature = attribute(op, "feature_index")
 
@@ -146,7 +144,7 @@ def top_k(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 # --- custom calls ---------------------------------------------------------------------------------
 
 CALLS: dict[str, Callable[[BodyWriter, Any, list[ir.Value], dict[str, Any]], Values]] = {}
-"""The rules of custom calls by target; of LAPACK's without the letter of the type."""
+"""The rules of custom calls by target; LAPACK's are without the letter of the type."""
 
 _REFUSED = {
     "xla_python_cpu_callback": "a Python function, which is in no module",
@@ -168,7 +166,7 @@ def custom(*targets: str) -> Callable[[Any], Any]:
 
 @custom("shape_assertion")
 def shape_assertion(w: BodyWriter, op: Any, operands: list[ir.Value], config: Any) -> Values:
-    """Nothing, where it is true for all sizes that arguments of the function's types have."""
+    """Writes nothing if the assertion holds for all sizes that the arguments' types allow."""
     if w.raising.told is None or w.source != w.raising.told:
         condition = w.known(operands[0])
         if condition is None or settled(condition, wrapping=False) != (True,):
@@ -179,12 +177,10 @@ def shape_assertion(w: BodyWriter, op: Any, operands: list[ir.Value], config: An
 @rule("custom_call")
 def custom_call(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     target = attribute(op, "call_target_name")
-    config = (
-        op.attributes["mhlo.backend_config"] if "mhlo.backend_config" in op.attributes else None
-    )
-    if config is None and "backend_config" in op.attributes:
-        config = op.attributes["backend_config"]
-    if SHAPE_OPERANDS in op.attributes:
+    attributes = op.attributes
+    names = (name for name in ("mhlo.backend_config", "backend_config") if name in attributes)
+    config = next((attributes[name] for name in names), None)
+    if SHAPE_OPERANDS in attributes:
         shapes = attribute(op, SHAPE_OPERANDS)
         operands = [v for k, v in enumerate(operands) if k not in shapes]
     apply_rule = CALLS.get(re.sub(r"^lapack_[sdcz]", "lapack_", target))
@@ -194,23 +190,14 @@ def custom_call(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     for prefix in ("mhlo.", "chlo."):
         meant = f"chlo.{target.removeprefix(prefix)}"
         if target.startswith(prefix) and meant in RULES:
-            return RULES[meant](w, _ChloCall(op, meant), operands)
+            return RULES[meant](w, named_inside(op, meant, "mhlo.attributes"), operands)
     if target in _REFUSED:
         raise ImportingError(f"the custom call @{target} runs {_REFUSED[target]}")
     return ffi_call(w, op, operands, target, config)
 
 
-class _ChloCall:
-    """The op of CHLO that a custom call stands for."""
-
-    def __init__(self, op: Any, name: str):
-        self.name, self.results, self.regions = name, op.results, ()
-        items = op.attributes["mhlo.attributes"] if "mhlo.attributes" in op.attributes else ()
-        self.attributes = {item.name: item.attr for item in items}
-
-
 def ffi_call(w: BodyWriter, op: Any, operands: list[ir.Value], target: str, config: Any) -> Values:
-    """A call of a foreign function that nothing is known of: it runs and has no derivative."""
+    """A call of an unknown foreign function: it can run, and has no derivative."""
     attributes = {}
     legacy = None
     version = attribute(op, "api_version", 1)
@@ -219,13 +206,11 @@ def ffi_call(w: BodyWriter, op: Any, operands: list[ir.Value], target: str, conf
     elif isinstance(config, ir.StringAttr) and config.value:
         legacy = config.value
     types = w.types(op)
-    results = [jax.ShapeDtypeStruct(sizes_of(t), type_of_scalar(t.element_type)) for t in types]
+    results = [jax.ShapeDtypeStruct(sizes_of(t), dtype_of(t.element_type)) for t in types]
     aliases = {}
     for alias in (
         op.attributes["output_operand_aliases"] if "output_operand_aliases" in op.attributes else ()
     ):
-        from jaxlib.mlir.dialects import stablehlo
-
         parsed = stablehlo.OutputOperandAlias(alias)
         aliases[parsed.operand_index] = (list(parsed.output_tuple_indices) or [0])[0]
     names = {"input_layouts": "operand_layouts", "output_layouts": "result_layouts"}
@@ -246,24 +231,16 @@ def _layouts(op: Any, name: str) -> Any:
     """The layouts of operands or results, from the major dimension to the minor one."""
     if name not in op.attributes:
         return None
-    layouts = []
-    for item in op.attributes[name]:
-        minor_to_major = [int(d) for d in np.asarray(python_value_of_index(item)).reshape(-1)]
-        layouts.append(tuple(reversed(minor_to_major)))
-    return layouts
-
-
-def python_value_of_index(attr: ir.Attribute) -> list[int]:
-    """The numbers of a ``dense`` attribute of indices."""
-    return list(ir.DenseIntElementsAttr(attr))
+    minor_to_major = map(ir.DenseIntElementsAttr, op.attributes[name])
+    return [tuple(reversed(list(dimensions))) for dimensions in minor_to_major]
 
 
 def _ffi_value(attr: ir.Attribute) -> Any:
-    """An attribute of a foreign function as JAX takes it: numbers keep their width."""
+    """An attribute of a foreign function as JAX takes it: numbers keep their bit width."""
     if isinstance(attr, ir.BoolAttr):
         return attr.value
     if isinstance(attr, (ir.IntegerAttr, ir.FloatAttr)):
-        return type_of_scalar(attr.type).type(attr.value)
+        return dtype_of(attr.type).type(attr.value)
     if isinstance(attr, ir.StringAttr):
         return attr.value
     if isinstance(attr, ir.DictAttr):
@@ -272,16 +249,9 @@ def _ffi_value(attr: ir.Attribute) -> Any:
     return np.array(value) if isinstance(value, tuple) else value
 
 
-def type_of_scalar(element: ir.Type) -> Any:
-    """The dtype of a number of a type."""
-    from jaxmlir.dialect.types import dtype_of
-
-    return dtype_of(element)
-
-
 @custom("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement")
 def identity(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
-    """Where values are kept says nothing of what they are."""
+    """Dropped: where values are kept does not change what they are."""
     (type_,) = w.types(op)
     if operands[0].type != type_:
         raise ImportingError("values that differ from device to device cannot be raised")
@@ -291,9 +261,9 @@ def identity(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str,
 def _status(
     w: BodyWriter, op: Any, result: ir.Value, type_: ir.Type, core_rank: int = 2
 ) -> ir.Value:
-    """What LAPACK would have said: 1 where it failed, and the primitive gave NaNs, and else 0.
+    """LAPACK's status: 1 where it failed, i.e. where the primitive gives NaNs, and else 0.
 
-    Where JAX asks for it, to put NaNs, they are there already.
+    If JAX only uses the status to select NaNs, it is 0: the primitive's results have the NaNs.
     """
     status = list(op.results)[-1]
     guarded = _guarded(status, set(op.results))
@@ -311,12 +281,12 @@ def _status(
     return w.traced(failed, [result], [type_])[0]
 
 
-# What JAX makes of a status: whether all is well, for each element of a result.
+# JAX compares a status with 0 and broadcasts the result to the elements of a factor.
 
 
 def _guarded(status: ir.Value, results: set[ir.Value]) -> dict[Any, ir.Value] | None:
-    """The selects of a result, or NaNs where LAPACK failed, with that result; ``None`` where
-    something else is made of the status."""
+    """The selects between a result and NaNs that depend on the status, each with that result;
+    ``None`` if the status has another use."""
     selects: dict[Any, ir.Value] = {}
     pending = [use.owner.operation for use in status.uses]
     for user in pending:
@@ -333,7 +303,7 @@ def _guarded(status: ir.Value, results: set[ir.Value]) -> dict[Any, ir.Value] | 
 
 
 def _is_of(value: ir.Value, results: set[ir.Value]) -> bool:
-    """Whether a value is a result of a call, or is made of two as a complex number."""
+    """Whether a value is a result of a call, or a complex number made of two results."""
     if value in results:
         return True
     op = value.owner
@@ -371,7 +341,7 @@ def getrf(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, An
     _status(w, op, factors, status)
     users = [use.owner.operation for use in op.results[1].uses]
     if all(user.name == "stablehlo.subtract" and _is_one(user.operands[1]) for user in users):
-        # JAX counts them from 0, as the primitive does.
+        # JAX subtracts 1 to count from 0, as the primitive does.
         w.passed_on.update(dict.fromkeys(users, op.results[1]))
     else:
         pivot_rows = w.one("add", [pivot_rows, w.filled(pivots, 1)], pivots)
@@ -478,7 +448,7 @@ def sytrd(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, An
 
 @custom("lapack_gtsv_ffi")
 def gtsv(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
-    """What LAPACK leaves of the diagonals, JAX does not look at."""
+    """JAX does not use the diagonals that LAPACK overwrites."""
     *diagonals, solution, status = w.types(op)
     solved = w.one("tridiagonal_solve", operands, solution)
     return [*(w.filled(t, 0) for t in diagonals), solved, _status(w, op, solved, status)]
@@ -488,7 +458,7 @@ def gtsv(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any
 def approx_top_k(
     w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]
 ) -> Values:
-    """The comparator's name tells whether the largest or the smallest are wanted."""
+    """The comparator's name tells whether the largest or the smallest elements are wanted."""
     (comparator,) = attribute(op, "called_computations")
     values, indices = w.types(op)
     params: dict[str, Any] = {

@@ -1,9 +1,9 @@
-"""Loops that run as often as a symbolic dimension says: a ``while`` back to a ``scan``.
+"""Loops whose trip count is a symbolic dimension: a ``while`` back to a ``scan``.
 
-JAX lowers a ``scan`` to a ``while`` that counts from 0 to the length, takes the slices of what is
-scanned where the counter points, forwards or backwards, and puts what is stacked there.  Where the
-length is a number, ``jaxpr-raise-loops`` finds that by looking at the positions one by one; here
-the form alone tells, which is JAX's:
+JAX lowers a ``scan`` to a ``while`` that counts from 0 to the length. It slices the scanned arrays
+at the counter, forwards or backwards, and writes the stacked results there. If the length is a
+number, ``jaxpr-raise-loops`` recognises this by checking the positions one by one. Here only the
+form can tell, which is JAX's:
 
     while i < n: x = dynamic_slice(xs, i); c, y = f(c, x); ys = dynamic_update_slice(ys, y, i)
     == scan(f, c, xs, length=n)
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxmlir._compat import core
+from jaxmlir.analysis.function_view import number_of
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import drop_dead_ops, is_used, set_results, symbol_ref
 from jaxmlir.dialect.ir import body_of, functions, ir
@@ -26,11 +27,11 @@ from jaxmlir.raising.writer import BodyWriter, Values
 def scanned(
     w: BodyWriter, cond: str, body: str, consts: Sequence[Values], carry: list[ir.Value]
 ) -> Values | None:
-    """The results of a loop of written functions as a ``scan``, if its length is symbolic; ``None``
-    of another loop.
+    """The results of a loop of written functions, as a ``scan`` if its length is symbolic; ``None``
+    for another loop.
 
     Args:
-      consts: those of the condition and of the body.
+      consts: the constants of the condition and of the body.
     """
     symbol_table = functions(w.raising.importer.module)
     counted = _counted(w, body_of(symbol_table[cond]), *consts, carry)
@@ -63,7 +64,7 @@ def scanned(
 def _counted(
     w: BodyWriter, test: ir.Block, of_test: Values, of_body: Values, carry: list[ir.Value]
 ) -> tuple[int, Any] | None:
-    """Which value of the carry counts from 0 up to a symbolic dimension, and that dimension."""
+    """The index of the carry that counts from 0 to a symbolic dimension, and that dimension."""
     (result,) = end_of(test).operands
     op = defining_op(result, "jaxpr.lt")
     if op is None:
@@ -99,8 +100,8 @@ class _CountedLoop:
         self.backwards = False
 
     def scan(self) -> tuple[list[int], list[int]]:
-        """Makes the body that of a scan; the numbers of the constants that are scanned, and of
-        what is carried that is stacked."""
+        """Turns the body into a scan body. Returns the indices of the constants that become slices
+        (xs), and of the carries that become stacked results (ys)."""
         xs, ys = self._accesses()
         if not (xs or ys):
             self.backwards = True
@@ -118,8 +119,8 @@ class _CountedLoop:
         return list(xs), list(ys)
 
     def _accesses(self) -> tuple[dict[int, list[Any]], dict[int, Any]]:
-        """The slices of each constant of which only these are taken, and the update of each carried
-        array that is only put together of these."""
+        """The slices of each constant that is only sliced, and the update of each carried array
+        that is only updated by slices."""
         xs = {}
         for k, value in enumerate(self.consts):
             users = [use.owner.operation for use in value.uses]
@@ -142,7 +143,7 @@ class _CountedLoop:
         return self._is_row(shape_of(op.result), value, list(op.operands)[1:])
 
     def _is_row(self, row: Sequence[Any], value: ir.Value, starts: Values) -> bool:
-        """Whether a slice is that of the whole array at the place of the iteration."""
+        """Whether a slice is the row of the array that belongs to the iteration."""
         shape = shape_of(value)
         first, *others = map(self._place, starts)
         here = (-1, self.length - 1) if self.backwards else (1, 0)
@@ -154,7 +155,7 @@ class _CountedLoop:
         )
 
     def _place(self, value: ir.Value, depth: int = 4) -> tuple[int, Any] | None:
-        """How often the counter is in a number, and what else: ``(-1, n - 1)`` of ``n - i - 1``."""
+        """The factor of the counter in a number, and the rest: ``(-1, n - 1)`` of ``n - i - 1``."""
         if value == self.index:
             return 1, 0
         size = _size(value)
@@ -168,7 +169,7 @@ class _CountedLoop:
         return None
 
     def _take(self, slices: list[Any]) -> None:
-        """Gives the body an argument in place of slices."""
+        """Replaces slices in the body by a new argument."""
         first = slices[0].result
         row = tensor(shape_of(first)[1:], first.type.element_type)
         argument = self.block.add_argument(row, ir.Location.unknown())
@@ -183,7 +184,7 @@ class _CountedLoop:
         self.results = list(end_of(self.block).operands)
 
     def _row(self, update: Any) -> ir.Value:
-        """What an update puts in an array, without the dimension of the iterations."""
+        """The row that an update writes, without the dimension of the iterations."""
         row = update.operands[1]
         type_ = tensor(shape_of(row)[1:], row.type.element_type)
         for name in ("jaxpr.broadcast_in_dim", "jaxpr.reshape"):
@@ -195,7 +196,7 @@ class _CountedLoop:
 
 
 def _size(value: ir.Value) -> Any | None:
-    """The number or symbolic dimension that a scalar of a written function is."""
+    """The number or symbolic dimension that a scalar in a written function is."""
     for name in ("jaxpr.convert_element_type", "jaxpr.reshape"):
         op = defining_op(value, name)
         if op is not None:
@@ -203,8 +204,5 @@ def _size(value: ir.Value) -> Any | None:
     op = defining_op(value, "jaxpr.dim_as_value")
     if op is not None:
         return codec.decode(op.attributes["dim"])
-    op = defining_op(value, "jaxpr.constant")
-    if op is None or "value" not in op.attributes:
-        return None
-    held = codec.decode(op.attributes["value"])
-    return int(held.reshape(())) if held.size == 1 and held.dtype.kind in "iu" else None
+    number = number_of(value)
+    return int(number) if number is not None and number.dtype.kind in "iu" else None

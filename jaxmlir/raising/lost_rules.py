@@ -1,7 +1,7 @@
-"""Remarks on ops whose plain derivative may not be that of the program before it was lowered.
+"""Remarks on ops whose plain derivative may differ from that of the program before lowering.
 
-StableHLO has no custom derivative rules.  What is said of an op is certain: what its derivative is
-here, and where; not whether a rule has said something else.
+StableHLO has no custom derivative rules. A remark states the plain derivative of an op and where it
+applies, which is certain; whether a rule gave another one is not known.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def remark_lost_rules(program: Module) -> None:
 
 
 def _said_of(op: Any) -> str | None:
-    """What is to be said of the derivative of an op."""
+    """The remark on the derivative of an op; ``None`` if there is none to make."""
     name = op.name.removeprefix("jaxpr.")
     if name in ("max", "min") and _is_float(op.results[0]):
         bound = next((n for n in map(number_of, op.operands) if n is not None), None)
@@ -77,15 +77,14 @@ _SAME_ELEMENTS = ("jaxpr.broadcast_in_dim", "jaxpr.reshape", "jaxpr.neg", "jaxpr
 
 
 def _undefined_in(value: ir.Value) -> Any | None:
-    """The op with a derivative that is not everywhere finite, of which a value is made by the next
-    few ops."""
+    """The op, a few ops before a value, whose derivative is not finite everywhere."""
     for _ in range(4):
         op = node_of(value)
         if op is None:
             return None
         if op.name.removeprefix("jaxpr.") in _UNDEFINED:
             guarded = node_of(op.operands[-1])
-            # The operand may have been guarded, too, and it may be a number.
+            # The operand may be guarded by another select, or be a constant.
             is_constant = array_of(guarded) is not None
             return None if is_constant or (guarded and guarded.name == "jaxpr.select_n") else op
         if op.name not in _SAME_ELEMENTS:

@@ -1,4 +1,4 @@
-"""Whether ops of a module are those that JAX lowers something to: a text that tells."""
+"""Texts that tell whether ops of a module are those that JAX lowers a function to."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from jaxmlir.dialect.ir import body_of, functions, ir, parse_module
 from jaxmlir.dialect.types import widths_of
 from jaxmlir.raising.source import defining_op
 
-# What some modules say and others leave out.
+# Default values of attributes, which some modules write out and others omit.
 _DEFAULTS = {"api_version = 1 : i32", 'backend_config = ""', "called_computations = []"} | {
     f"{name} = false"
     for name in ("has_side_effect", "indices_are_sorted", "is_stable", "unique_indices")
 }
 
 MAX_NESTED = 8
-"""How deep regions and calls are followed; deeper ones equal nothing."""
+"""How deep regions and calls are followed; deeper ones never compare equal."""
 
 
 def computation(
@@ -30,15 +30,15 @@ def computation(
     around: Mapping[ir.Value, str] | None = None,
     depth: int = 0,
 ) -> tuple[str, ...]:
-    """What a block computes from its arguments: for each result a text that is equal where that is.
+    """One text for each result of a block, equal for results that are computed in the same way.
 
-    Names, unused ops, the order of ops, those that are there twice and conversions to the same type
-    make no difference.
+    Names, unused ops, the order of ops, duplicate ops and conversions to the same type make no
+    difference.
 
     Args:
-      source: the functions of the module by name, whose bodies stand for calls of them.
-      renamed: what types are called instead of what they are.
-      around: what values from outside of the block are called.
+      source: the functions of the module by name; the body of a callee counts, not its name.
+      renamed: texts for types, where these are not to be compared.
+      around: texts for values from outside of the block.
     """
     if depth > MAX_NESTED:
         return (f"too deep: {id(block)}",)
@@ -52,7 +52,7 @@ def computation(
         if not len(op.results):
             return operands
         if op.name == "stablehlo.convert" and op.operands[0].type == op.results[0].type:
-            # Of a weak type, which modules do not tell from others.
+            # From a weak type, which modules do not tell from others.
             texts[op.results[0]] = operands[0]
             continue
         bodies = [b for region in op.regions for b in region.blocks]
@@ -68,7 +68,7 @@ def computation(
 
 
 def said_by(op: Any) -> list[str]:
-    """What the attributes of an op say, but for which function it calls."""
+    """The attributes of an op, except those with default values and the callee."""
     attributes = {f"{name} = {value}" for name, value in op.attributes.items() if name != "callee"}
     return sorted(attributes - _DEFAULTS)
 
@@ -78,8 +78,7 @@ def _digest(text: str) -> str:
 
 
 def _constant(value: ir.Value) -> str:
-    """A constant from outside of a block as one that is inside; of another value, that it is
-    unknown."""
+    """The text of a constant from outside of a block, as if inside; ``?`` for another value."""
     op = defining_op(value, "stablehlo.constant")
     if op is None:
         return "?"
@@ -88,7 +87,7 @@ def _constant(value: ir.Value) -> str:
 
 
 def region_text(region: Any) -> tuple[str, ...]:
-    """What the only block of a region computes."""
+    """The texts of what the only block of a region computes."""
     return computation(region.blocks[0], {})
 
 
@@ -102,7 +101,7 @@ def written_by_jax(
     """The module that JAX lowers a function of arrays to; ``None`` where it cannot.
 
     Args:
-      exported: as ``jax.export`` does it, which writes out what compilers may not know.
+      exported: lower as ``jax.export`` does, which expands ops that compilers may not know.
     """
     jitted = jax.jit(fun)
     try:
@@ -119,7 +118,7 @@ def written_by_jax(
 def region_by_jax(
     fun: Callable[..., Any], args: Sequence[jax.ShapeDtypeStruct], name: str
 ) -> tuple[str, ...] | None:
-    """The text of the region of the first op of a name that JAX lowers a function to."""
+    """The texts of the region of the first op of a name in JAX's lowering of a function."""
     module = written_by_jax(fun, args)
     for function in functions(module).values() if module else ():
         for op in body_of(function).operations:

@@ -1,4 +1,4 @@
-"""A module of StableHLO as one of the dialect, and the pass that does so."""
+"""Raises a module of StableHLO to the dialect; the pass that does so."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from jaxmlir.raising.writer import ModuleRaiser
 
 
 def raise_module(module: ir.Module, of_import: Callable[[Importer], Module]) -> Importer:
-    """The importer that has written a module of StableHLO in the dialect.
+    """Writes a module of StableHLO in the dialect; returns the importer that holds the result.
 
     Args:
-      module: functions; the public ones stay so.
+      module: the source; its public functions stay public.
       of_import: makes the program of an importer.
 
     Raises:
@@ -65,13 +65,12 @@ def raise_exported(
     *,
     refined: bool = False,
 ) -> Importer:
-    """The importer that has written the module of an exported function, with all of its arguments.
+    """Writes an exported function in the dialect, with all of its arguments; returns the importer.
 
     Args:
-      exported: a ``jax.export.Exported``: says what the arguments are, and which of them the
-        module takes.
+      exported: a ``jax.export.Exported``: lists all arguments, and those that the module takes.
       of_import: makes the program of an importer.
-      refined: the module is one for arguments of sizes that are known, and takes all of them.
+      refined: whether the module is for arguments of known sizes; it then takes all arguments.
 
     Raises:
       ImportingError: an op or type has no counterpart; names the op and its place.
@@ -94,7 +93,7 @@ def raise_exported(
             if len(exported.platforms) > 1:
                 numbers.append(np.array(_platform_of(exported), np.int32))
             taken = exported.module_kept_var_idx
-            # The others have no type in the module.
+            # Arguments that the module does not take have no type in it.
             types = [type_of(aval.update(weak_type=False)) for aval in exported.in_avals]
             for value, k in zip(arguments[len(numbers) :], taken, strict=False):
                 if not is_open(value.type):
@@ -103,12 +102,13 @@ def raise_exported(
         raising.write()
         for key, tree in zip(TREES, (exported.in_tree, exported.out_tree), strict=True):
             entry.attributes[key] = pytrees.encode(tree, raising.importer)
-        _named(raising, entry, exported.fun_name)
+        symbol = raising.importer.unique_name(exported.fun_name)
+        entry.attributes["sym_name"] = ir.StringAttr.get(symbol)
     return raising.importer
 
 
 def _type_of(type_: ir.Type, aval: Any) -> ir.Type:
-    """The type of an argument or result: of random keys, the module has the words."""
+    """The dialect's type of an argument or result; the module has the words of a random key."""
     raised = raised_type(type_)
     if not is_key(aval):
         return raised
@@ -120,7 +120,7 @@ def _type_of(type_: ir.Type, aval: Any) -> ir.Type:
 
 
 def _platform_of(exported: Any) -> int:
-    """The number of the platform that JAX would run on here."""
+    """The index of JAX's platform here among those that the function was exported for."""
     platform = jax.default_backend()
     platform = {"gpu": "cuda"}.get(platform, platform)
     if platform not in exported.platforms:
@@ -131,18 +131,12 @@ def _platform_of(exported: Any) -> int:
     return exported.platforms.index(platform)
 
 
-def _named(raising: ModuleRaiser, entry: Any, name: str) -> None:
-    """Gives the public function the name that it had in Python."""
-    symbol = raising.importer.unique_name(name)
-    entry.attributes["sym_name"] = ir.StringAttr.get(symbol)
-
-
 class RaiseStablehlo(Pass):
     """Raise a module of StableHLO and CHLO to the dialect, so that it can be transformed.
 
     The way back from `jaxpr-legalize-to-stablehlo`. Regions become functions; sums, products and
-    other known reductions their primitives, LAPACK's calls the factorisations. Remarks name ops
-    whose plain derivative may not be that of a custom rule, which StableHLO does not hold.
+    other known reductions become their primitives; LAPACK calls become factorisations. Remarks name
+    ops whose plain derivative may differ from a custom rule, which StableHLO does not hold.
     """
 
     name: ClassVar[str] = "jaxpr-raise-stablehlo"

@@ -15,13 +15,13 @@ from jaxmlir.errors import ImportingError
 from jaxmlir.raising.elementwise import type_of_elements
 from jaxmlir.raising.linalg import custom
 from jaxmlir.raising.matching import computation, written_by_jax
-from jaxmlir.raising.source import keyword, shape_of, sizes_of, tensor
+from jaxmlir.raising.source import attribute, shape_of, sizes_of, tensor
 from jaxmlir.raising.writer import BodyWriter, Values, rule
 
 
 @rule("rng_bit_generator")
 def rng_bit_generator(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """JAX has unsigned bits alone: of another type, the elements are those that have the bits."""
+    """JAX generates unsigned bits only; elements of another type are bitcast from them."""
     state, result = w.types(op)
     if list(state.shape) != [2] or str(state.element_type) != "ui64":
         raise ImportingError(f"its state is {state}; expected tensor<2xui64>, which JAX has")
@@ -29,7 +29,7 @@ def rng_bit_generator(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Value
     if width < 8:
         raise ImportingError(f"its bits are {result}; expected elements of 8 bits or more")
     bits = tensor(sizes_of(result), ir.IntegerType.get_unsigned(width))
-    name = keyword(op.attributes["rng_algorithm"])
+    name = attribute(op, "rng_algorithm")
     algorithms = {
         "DEFAULT": lax.RandomAlgorithm.RNG_DEFAULT,
         "THREE_FRY": lax.RandomAlgorithm.RNG_THREE_FRY,
@@ -52,7 +52,7 @@ def rng_bit_generator(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Value
 @rule("rng")
 def rng(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
-    if keyword(op.attributes["rng_distribution"]) != "UNIFORM":
+    if attribute(op, "rng_distribution") != "UNIFORM":
         raise ImportingError("JAX's stateful generator has uniform numbers only, not normal ones")
     return w.emit("rng_uniform", operands[:2], [type_], shape=tuple(type_.shape))
 
@@ -63,10 +63,9 @@ def threefry(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str,
 
 
 def is_threefry(function: Any, source: dict[str, Any]) -> bool:
-    """Whether a function is the one that JAX lowers ``threefry2x32`` to: the same ops, as a loop or
-    written out.
+    """Whether a function is the one that JAX lowers ``threefry2x32`` to, as a loop or unrolled.
 
-    Its name is not enough: anybody may give a function that name.
+    The name is not enough: any function may have it.
     """
     block = body_of(function)
     arguments = list(block.arguments)
@@ -74,7 +73,7 @@ def is_threefry(function: Any, source: dict[str, Any]) -> bool:
         return False
     shapes = tuple(shape_of(v) for v in arguments)
     key, counter = shapes[1:3]
-    # With other types of that shape inside, it matters which shape it is.
+    # If other values in the function have that type, it cannot be renamed.
     if key == () and counter not in ((), (1,), (4,)) and shapes == (key, key, counter, counter):
         return computation(block, source, {arguments[2].type: "counter"}) in _threefries(None)
     return computation(block, source) in _threefries(shapes)
@@ -82,8 +81,8 @@ def is_threefry(function: Any, source: dict[str, Any]) -> bool:
 
 @functools.cache
 def _threefries(shapes: tuple[tuple[int, ...], ...] | None) -> frozenset[tuple[str, ...]]:
-    """What JAX lowers ``threefry2x32`` to, on each platform, for operands of some shapes; of
-    ``None`` for a scalar key and counters of a shape that is called so."""
+    """JAX's lowerings of ``threefry2x32`` on each platform, for operands of some shapes. ``None``
+    means a scalar key, and counters whose type is renamed to ``counter``."""
     args = [jax.ShapeDtypeStruct(s, np.uint32) for s in shapes or ((), (), (3,), (3,))]
     texts = set()
     for platform in ("cpu", "tpu"):

@@ -1,4 +1,4 @@
-"""Reductions, of everything or of windows; sorting."""
+"""Reductions over dimensions and over windows; sorting."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from jaxmlir._compat import dtypes
+from jaxmlir.analysis.function_view import number_of
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import ir
@@ -27,25 +29,27 @@ from jaxmlir.raising.derivatives import (
 from jaxmlir.raising.elementwise import lifted
 from jaxmlir.raising.linalg import custom
 from jaxmlir.raising.matching import region_by_jax, region_text
-from jaxmlir.raising.source import attribute, is_open, keyword, shape_of, sizes_of, tensor
+from jaxmlir.raising.source import (
+    StandInOp,
+    attribute,
+    is_open,
+    shape_of,
+    sizes_of,
+    tensor,
+)
 from jaxmlir.raising.writer import BodyWriter, Values, rule
 
 _REDUCTIONS = {"add": "sum", "mul": "prod"}
+# Of numbers and, bit by bit, of integers and booleans.
+_IDENTITIES = {"add": 0, "mul": 1, "and": -1, "or": 0, "xor": 0}
 
 
 @functools.cache
 def identity(how: str, dtype: Any) -> np.ndarray | None:
     """What a combination leaves every element as it is with, as JAX writes it; of ``second``
     nothing."""
-    if how == "add":
-        return np.zeros((), dtype)
-    if how == "mul":
-        return np.ones((), dtype)
-    if how == "xor":
-        return np.zeros((), dtype)
-    if how in ("and", "or"):
-        ones = np.array(True) if dtype == np.bool_ else np.array(-1).astype(dtype)
-        return ones if how == "and" else np.zeros((), dtype)
+    if how in _IDENTITIES:
+        return np.array(_IDENTITIES[how]).astype(dtype)
     if how not in ("max", "min") or dtypes.issubdtype(dtype, np.complexfloating):
         return None
     if dtype == np.bool_:
@@ -60,28 +64,16 @@ def identity(how: str, dtype: Any) -> np.ndarray | None:
 
 def is_identity(how: str, value: ir.Value) -> bool:
     """Whether a value is the constant that a combination does nothing with, to the bit."""
-    held = constant_of(value)
+    held = number_of(value)
     dtype = dtype_of(value.type.element_type)
     neutral = None if held is None else identity(how, dtype)
     return neutral is not None and held.tobytes() == neutral.tobytes()
 
 
-def constant_of(value: ir.Value) -> np.ndarray | None:
-    """The scalar that a value is known to be."""
-    while not isinstance(op := value.owner, ir.Block):
-        name = op.operation.name
-        if name == "jaxpr.constant" and "value" in op.attributes:
-            return codec.decode(op.attributes["value"])
-        if name != "jaxpr.broadcast_in_dim" or op.operands[0].type != value.type:
-            break
-        value = op.operands[0]
-    return None
-
-
 @rule("reduce")
 def reduce(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """A known monoid's own primitive, if it begins with that one's identity or with a value that
-    is not known; argmax and argmin, as JAX writes them; and else ``reduce``."""
+    """A known monoid becomes its own primitive, if the initial value is the identity or unknown;
+    JAX's regions of ``argmax`` and ``argmin`` become these ops; else it becomes ``reduce``."""
     n = len(op.results)
     arrays, inits = operands[:n], operands[n:]
     axes, types = attribute(op, "dimensions"), w.types(op)
@@ -110,14 +102,14 @@ def _folded(
 ) -> Values:
     """A reduction of JAX's with the derivative of a fold; the fold itself where an initial value is
     not known, of which JAX has no batches."""
-    if any(constant_of(init) is None for init in operands[len(types) :]):
+    if any(number_of(init) is None for init in operands[len(types) :]):
         return w.traced(fold, operands, types)
     reduced = _ReductionFunction(reduction, fold.combine)
     return w.traced(differentiated_as(fold, reduced), operands, types)
 
 
 class _ReductionFunction(NamedTuple):
-    """A reduction of JAX's as a function of operands and initial values."""
+    """A reduction of JAX as a function of operands and initial values."""
 
     reduction: Callable[..., Any]
     combine: Callable[..., Any]
@@ -135,7 +127,7 @@ def _reduced(
         return None
     if is_identity(how, init):
         return w.one(name, [array], type_, axes=axes)
-    if constant_of(init) is not None:
+    if number_of(init) is not None:
         return None
     result = w.one(name, [array], type_, axes=axes)
     return w.like(how, w.broadcast(init, result.type), result)
@@ -145,7 +137,7 @@ def _arg_reduction(
     w: BodyWriter, op: Any, arrays: Values, inits: Values, axes: tuple[int, ...]
 ) -> Values | None:
     """``argmax`` or ``argmin`` along one dimension, with the element that is there."""
-    if len(arrays) != 2 or len(axes) != 1 or constant_of(inits[0]) is None:
+    if len(arrays) != 2 or len(axes) != 1 or number_of(inits[0]) is None:
         return None
     positions = arrays[1].owner
     if isinstance(positions, ir.Block) or positions.operation.name != "jaxpr.iota":
@@ -153,7 +145,7 @@ def _arg_reduction(
     if codec.decode(positions.attributes["dimension"]) != axes[0]:
         return None
     index, value = w.types(op)[::-1]
-    start = constant_of(inits[1])
+    start = number_of(inits[1])
     if start is None or start.tobytes() != np.zeros_like(start).tobytes():
         return None
     element = arrays[0].type.element_type
@@ -163,7 +155,7 @@ def _arg_reduction(
             dtype = dtype_of(index.element_type)
             place = w.one(name, [arrays[0]], index, axes=axes, index_dtype=dtype)
             if next(op.results[0].uses, None) is None:
-                # Nobody asks for the element.
+                # The element is not used.
                 return [w.filled(tensor(shape_of(place), value.element_type), 0), place]
             pick = functools.partial(_pick, axis=axes[0])
             return [*w.traced(pick, [arrays[0], place], [value]), place]
@@ -171,20 +163,18 @@ def _arg_reduction(
 
 
 def _pick(x: Any, index: Any, axis: int) -> Any:
-    import jax.numpy as jnp
-
     picked = jnp.take_along_axis(x, jnp.expand_dims(index, axis), axis, mode="clip")
     return jnp.squeeze(picked, axis)
 
 
 def _three(element: ir.Type) -> jax.ShapeDtypeStruct:
-    """An array of three elements of a type: what regions do says nothing of shapes."""
+    """An array of three elements of a type: regions do not depend on the shape."""
     return jax.ShapeDtypeStruct((3,), dtype_of(element))
 
 
 @functools.cache
 def _arg_region(name: str, element: ir.Type, index: ir.Type) -> tuple[str, ...] | None:
-    """The text of the region that JAX writes for ``argmax`` of a type."""
+    """The texts of the region that JAX lowers ``argmax`` or ``argmin`` of a type to."""
 
     def arg(x: Any) -> Any:
         return getattr(lax, f"{name}_p").bind(x, axes=(0,), index_dtype=dtype_of(index))
@@ -213,7 +203,7 @@ def reduce_window(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 @custom("stablehlo.dynamic_reduce_window")
 def dynamic_reduce_window(w: BodyWriter, op: Any, operands: list[ir.Value], _: Any) -> Values:
-    """Windows whose sizes, strides, dilations and padding are operands; a function combines."""
+    """The window is given by operands, and a function combines the elements."""
     n = 2 * len(op.results)
     sizes, strides, base, dilation, padding = (w.known_numbers(v, "windows") for v in operands[n:])
     window = {
@@ -225,15 +215,9 @@ def dynamic_reduce_window(w: BodyWriter, op: Any, operands: list[ir.Value], _: A
     }
     (callee,) = op.attributes["called_computations"]
     function = w.raising.source[ir.FlatSymbolRefAttr(callee).value]
-    return _reduced_windows(w, _Reduction(op, function), operands[:n], window)
-
-
-class _Reduction:
-    """A call of a reduction as an op with the region that combines elements."""
-
-    def __init__(self, op: Any, function: Any):
-        self.results, self.attributes, self.location = op.results, op.attributes, op.location
-        self.regions = function.operation.regions
+    regions = function.operation.regions
+    reduction = StandInOp(op.name, op.results, op.attributes, regions, op.location)
+    return _reduced_windows(w, reduction, operands[:n], window)
 
 
 def _reduced_windows(
@@ -268,14 +252,14 @@ def _hashable(window: dict[str, Any]) -> tuple[tuple[Any, ...], ...]:
 def _known_windows(
     w: BodyWriter, how: str, x: ir.Value, init: ir.Value, type_: ir.Type, window: dict[str, Any]
 ) -> ir.Value:
-    """Sums of windows, or their greatest or smallest elements.
+    """Sums, maxima or minima of windows.
 
-    JAX cannot transpose the latter where windows are dilated.
+    JAX cannot transpose maxima and minima of dilated windows; these get the derivative of a fold.
     """
     name = f"reduce_window_{_REDUCTIONS.get(how, how)}"
     if how == "add" or set(window["window_dilation"]) <= {1} or not has_derivative([type_]):
         return w.one(name, [x], type_, **window)
-    start = constant_of(init)
+    start = number_of(init)
     binary = getattr(lax, how)
     fold = WindowFold(lambda a, b: [binary(a, b)], _hashable(window))
     prim = getattr(lax, f"{name}_p")
@@ -295,8 +279,8 @@ def _cumulative(
     window: dict[str, Any],
     how: str | None,
 ) -> ir.Value | None:
-    """A window that is as long as a dimension, and ends or begins at the element: the cumulative
-    op, whose derivative is known for products, too."""
+    """The cumulative op, if the window is as long as a dimension and ends or begins at the element.
+    Its derivative is known for products, too."""
     shape = shape_of(array)
     ones = (1,) * len(shape)
     if (not is_open(type_) and sizes_of(type_) != shape) or 0 in shape:
@@ -328,7 +312,7 @@ def _cumulative(
 
 @functools.cache
 def _logsumexp_region(element: ir.Type) -> tuple[str, ...] | None:
-    """The text of the region that JAX writes for ``cumlogsumexp`` of a type."""
+    """The texts of the region that JAX lowers ``cumlogsumexp`` of a type to."""
     if not dtypes.issubdtype(dtype_of(element), np.inexact):
         return None
     return region_by_jax(lax.cumlogsumexp, [_three(element)], "stablehlo.reduce_window")
@@ -370,15 +354,18 @@ def select_and_scatter(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Valu
 
 def _comparison(block: ir.Block) -> str | None:
     """The direction of a region that compares its first argument with its second."""
+    compare = _only_compare(block)
+    if compare is None or list(compare.operands) != list(block.arguments):
+        return None
+    return attribute(compare, "comparison_direction").lower()
+
+
+def _only_compare(block: ir.Block) -> Any | None:
+    """The comparison that is all that a region does; ``None`` of another region."""
     *ops, end = (view.operation for view in block.operations)
-    if len(ops) != 1 or ops[0].name != "stablehlo.compare" or len(block.arguments) != 2:
+    if len(ops) != 1 or ops[0].name != "stablehlo.compare":
         return None
-    if list(end.operands) != list(ops[0].results):
-        return None
-    direction = keyword(ops[0].attributes["comparison_direction"])
-    if list(ops[0].operands) != list(block.arguments):
-        return None
-    return direction.lower()
+    return ops[0] if list(end.operands) == list(ops[0].results) else None
 
 
 # --- sort -----------------------------------------------------------------------------------------
@@ -386,8 +373,8 @@ def _comparison(block: ir.Block) -> str | None:
 
 @rule("sort")
 def sort(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """``sort`` by as many keys as JAX's comparator of that text compares; of one key that is
-    compared by an op, up or down; and else by the rank of each element among the others."""
+    """JAX's comparator of several keys becomes ``sort`` by these keys; a comparison of one key
+    becomes ``sort`` up or down; any other comparator sorts by the rank of each element."""
     rank = len(shape_of(operands[0]))
     dimension = attribute(op, "dimension", -1) % rank
     stable = attribute(op, "is_stable", False)
@@ -416,14 +403,12 @@ def _comparator(elements: tuple[ir.Type, ...], num_keys: int) -> tuple[str, ...]
 
 def _single_key(block: ir.Block) -> tuple[int, str, bool] | None:
     """Which operand a region compares, in which direction, and whether by the total order."""
-    *ops, end = (view.operation for view in block.operations)
-    if len(ops) != 1 or ops[0].name != "stablehlo.compare":
-        return None
-    if list(end.operands) != list(ops[0].results):
+    compare = _only_compare(block)
+    if compare is None:
         return None
     arguments = list(block.arguments)
-    numbers = [arguments.index(v) if v in arguments else -1 for v in ops[0].operands]
-    direction = keyword(ops[0].attributes["comparison_direction"])
+    numbers = [arguments.index(v) if v in arguments else -1 for v in compare.operands]
+    direction = attribute(compare, "comparison_direction")
     if numbers[0] % 2 == 1:
         numbers, direction = numbers[::-1], direction.translate(str.maketrans("LG", "GL"))
     if (
@@ -433,8 +418,7 @@ def _single_key(block: ir.Block) -> tuple[int, str, bool] | None:
         or direction not in ("LT", "GT")
     ):
         return None
-    kind = ops[0].attributes["compare_type"] if "compare_type" in ops[0].attributes else None
-    return numbers[0] // 2, direction, kind is not None and keyword(kind) == "TOTALORDER"
+    return numbers[0] // 2, direction, attribute(compare, "compare_type") == "TOTALORDER"
 
 
 def _sort_by(
@@ -446,9 +430,9 @@ def _sort_by(
     total: bool,
     params: dict[str, Any],
 ) -> Values | None:
-    """Sorts by one key, upwards, or downwards by what is sorted upwards the other way.
+    """Sorts by one key; a descending sort is an ascending one by the negated or inverted key.
 
-    Of floats without a total order, what becomes of NaN is nowhere said; JAX puts them last.
+    Without a total order, the place of NaN is not specified; JAX puts NaNs last.
     """
     x = operands[key]
     element = x.type.element_type
@@ -466,9 +450,9 @@ def _sort_by(
 def _sort_by_rank(
     w: BodyWriter, block: ir.Block, operands: Values, types: Values, dimension: int
 ) -> Values:
-    """Sorts by any comparator: an element's place is the number of those that go before it.
+    """Sorts by any comparator: an element's place is the number of elements before it.
 
-    Each pair is compared, so it takes memory of the square of the dimension's size.
+    It compares all pairs, so its memory is quadratic in the dimension's size.
     """
     shape = shape_of(operands[0])
     rank, size = len(shape), shape[dimension]
@@ -477,7 +461,7 @@ def _sort_by_rank(
             f"its comparator is none of JAX's, and {size} elements are too many to be compared "
             f"in pairs; expected at most {_MAX_RANKED}, or a comparator that compares keys"
         )
-    # pairs[..., i, j] along the dimension and a new one after it.
+    # pairs[..., i, j]: i along the dimension, j along a new one after it.
     wide = (*shape[: dimension + 1], size, *shape[dimension + 1 :])
     first = [d if d <= dimension else d + 1 for d in range(rank)]
     second = [d if d < dimension else d + 1 for d in range(rank)]
@@ -488,8 +472,6 @@ def _sort_by_rank(
     (before,) = lifted(w, block, pairs_, wide)
 
     def places(before: Any, *xs: Any) -> Any:
-        import jax.numpy as jnp
-
         i = lax.broadcasted_iota(np.int32, wide, dimension)
         j = lax.broadcasted_iota(np.int32, wide, dimension + 1)
         after = jnp.swapaxes(before, dimension, dimension + 1)

@@ -1,11 +1,11 @@
 """Shardy and collectives: shardings as constraints, manual computations as ``shard_map``.
 
 A manual computation's region is raised as a function of its own, of plain types, in which a
-collective names axes of the mesh.  JAX then traces a ``shard_map`` of it, which gives every value
+collective names axes of the mesh. JAX then traces a ``shard_map`` of it, which gives every value
 the type that it has on one device.
 
-A collective says which devices take part by groups of their numbers.  These are those of some axes
-of the mesh, which are looked for: each choice of manual axes has its groups.
+A collective lists the devices that take part as groups of their numbers. Each choice of manual axes
+of the mesh gives such groups; the one that gives the collective's is searched for.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from jaxmlir.raising.arrays import combinations
 from jaxmlir.raising.source import attribute
 from jaxmlir.raising.writer import BodyWriter, ModuleRaiser, Values, rule
 
-# Names of axes in the text of attributes that the bindings do not take apart.
+# Axis names in the text of attributes that the Python bindings do not parse.
 _NAME = re.compile(r'axis_ref<name = "([^"]+)">')
 _QUOTED = re.compile(r'"([^"]+)"')
 
 
 class ManualMesh(NamedTuple):
-    """The mesh that a manual computation runs on, and its manual axes, in the mesh's order."""
+    """The mesh of a manual computation, and its manual axes in the order of the mesh."""
 
     mesh: Mesh
     axes: tuple[str, ...]
 
     @property
     def abstract(self) -> AbstractMesh:
-        """The mesh as it is inside."""
+        """The mesh as seen inside the computation."""
         return self.mesh.abstract_mesh.update_axis_types(dict.fromkeys(self.axes, AxisType.Manual))
 
     def numbers(self, axes: Sequence[str]) -> np.ndarray:
-        """The devices' numbers in the groups of some axes: a row for each group."""
+        """The device numbers in the groups of some axes: one row for each group."""
         names = self.mesh.axis_names
         devices = np.arange(self.mesh.size).reshape(tuple(self.mesh.shape.values()))
         rest = [name for name in names if name not in axes]
@@ -58,7 +58,7 @@ class ManualMesh(NamedTuple):
         return devices.transpose(order).reshape(-1, size)
 
     def choices(self) -> list[tuple[str, ...]]:
-        """The ordered choices of manual axes, small ones first."""
+        """The ordered choices of manual axes, shortest first."""
         counts = range(1, len(self.axes) + 1)
         return [chosen for n in counts for chosen in itertools.permutations(self.axes, n)]
 
@@ -67,7 +67,7 @@ class ManualMesh(NamedTuple):
 
 
 def mesh_of(raising: ModuleRaiser, reference: ir.Attribute) -> Mesh | None:
-    """The mesh that a sharding names, of JAX's devices; ``None`` where there are too few.
+    """The mesh of JAX devices that a sharding names; ``None`` if JAX has too few devices.
 
     Raises:
       ImportingError: the module has no such mesh.
@@ -88,13 +88,13 @@ def mesh_of(raising: ModuleRaiser, reference: ir.Attribute) -> Mesh | None:
 
 
 def spec_of(sharding: Any, axes: Sequence[str] | None = None) -> PartitionSpec:
-    """Over which axes of the mesh each dimension is split.
+    """The mesh axes over which a sharding splits each dimension.
 
     Args:
-      axes: those that are looked at; by default all, and a dimension may be left open.
+      axes: the axes that count; by default all, and open dimensions are unconstrained.
 
     Raises:
-      ImportingError: over a part of an axis, which JAX has no name for.
+      ImportingError: a dimension is split over a part of an axis, which JAX has no name for.
     """
 
     def name(reference: ir.Attribute) -> str:
@@ -115,9 +115,9 @@ def spec_of(sharding: Any, axes: Sequence[str] | None = None) -> PartitionSpec:
 
 @rule("sdy.sharding_constraint", "sdy.reshard")
 def sharding_constraint(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """Says where a value is kept; on fewer devices than the mesh has, nothing.
+    """Constrains where a value is kept; dropped if JAX has fewer devices than the mesh.
 
-    Nor does it on a mesh without axes, on which JAX writes the constraints of random keys.
+    Also dropped in a manual computation, and on a mesh without axes, as JAX writes for random keys.
     """
     sharding = sdy.TensorShardingAttr(op.attributes["sharding"])
     mesh = mesh_of(w.raising, sharding.mesh_or_ref)
@@ -129,13 +129,13 @@ def sharding_constraint(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Val
 
 @rule("sdy.propagation_barrier", "sdy.sharding_group")
 def hint(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """Where values are kept says nothing of what they are."""
+    """Dropped: where values are kept does not change what they are."""
     return operands[: len(op.results)]
 
 
 @rule("sdy.manual_computation")
 def manual_computation(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """A ``shard_map``, without its check of what varies: the module does not say."""
+    """A ``shard_map`` without ``check_vma``: the module does not say how values vary over axes."""
     in_shardings, results = _shardings(op, "in_shardings"), _shardings(op, "out_shardings")
     types = w.types(op)
     if not in_shardings and not results:
@@ -165,7 +165,7 @@ def manual_computation(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Valu
 
 
 def _name_axes(written: dict[str, func.FuncOp]) -> None:
-    """Says of ops which axes their functions name: rules write an op before its functions."""
+    """Adds the axes that callees name to the effects of ops, which were written before callees."""
     effects: dict[str, set[ir.Attribute]] = {}
     for symbol in CallGraph(written).callees_first():
         own_effects = effects[symbol] = set()
@@ -178,7 +178,7 @@ def _name_axes(written: dict[str, func.FuncOp]) -> None:
 
 
 def _put_inside(program: Module, manual: ManualMesh) -> None:
-    """Says of each op that it is inside the mesh, as equations in a ``shard_map`` do."""
+    """Marks each op as inside the mesh, like the equations in a ``shard_map``."""
     ctx = ir.DictAttr.get({"cur_abstract_mesh": codec.encode(manual.abstract)})
     for function in program.functions.values():
         for op, name in named_ops(function):
@@ -210,11 +210,11 @@ def manual_of(w: BodyWriter) -> ManualMesh:
 
 
 def axes_of(w: BodyWriter, op: Any) -> tuple[str, ...]:
-    """The axes of the mesh over which a collective works; none where each device is alone, of which
+    """The mesh axes over which a collective works; none if each group is a single device, for which
     JAX names no mesh.
 
     Raises:
-      ImportingError: its groups are those of no axes.
+      ImportingError: no axes of the mesh give its groups.
     """
     groups = op.attributes["replica_groups"]
     is_listed = isinstance(groups, ir.DenseIntElementsAttr)
@@ -223,7 +223,7 @@ def axes_of(w: BodyWriter, op: Any) -> tuple[str, ...]:
         return ()
     manual = manual_of(w)
     if listed is None:
-        # Newer modules name the axes.
+        # Newer modules name the axes instead.
         names = tuple(_NAME.findall(str(groups)))
         if names and set(names) <= set(manual.axes):
             return names
@@ -242,8 +242,8 @@ def _same_rows(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def collective(w: BodyWriter, fun: Any, operands: Values, op: Any) -> Values:
-    """The ops of a JAX function of one device's values, where the manual axes have names; of a
-    device that is alone its values as they are."""
+    """Traces a JAX function of one device's values, with the manual axes named. Without a mesh, the
+    device is alone and the operands are the results."""
     if w.raising.manual is None:
         return operands
     with named_axes(manual_of(w).abstract):
@@ -254,7 +254,7 @@ _REDUCTIONS = {"add": lax.psum, "max": lax.pmax, "min": lax.pmin}
 
 
 def _reduction(op: Any) -> Any:
-    """The reduction of JAX that combines two values as an op's region says."""
+    """JAX's reduction that combines two values as an op's region does."""
     how = combinations(op.regions[0].blocks[0], 1)
     if how is None or how[0] not in _REDUCTIONS:
         raise ImportingError(f"JAX has no such reduction over devices; expected {[*_REDUCTIONS]}")
@@ -304,14 +304,14 @@ def all_to_all(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 @rule("collective_broadcast")
 def collective_broadcast(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """From the first device of each group."""
+    """Broadcasts from the first device of each group."""
     axes = axes_of(w, op)
     return collective(w, lambda x: [lax.pbroadcast(x, axes, 0)], operands, op)
 
 
 @rule("collective_permute")
 def collective_permute(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """Permutes alike in all groups of the fewest axes of which the pairs are a permutation."""
+    """A permutation over the fewest axes whose groups the pairs permute alike."""
     manual = manual_of(w)
     pairs = {tuple(pair) for pair in attribute(op, "source_target_pairs").tolist()}
     for axes in manual.choices():
@@ -326,7 +326,7 @@ def collective_permute(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Valu
 
 @rule("partition_id", "replica_id")
 def partition_id(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """The number of a device in the mesh; of a module for one device, that of its only one.
+    """The device's number in the mesh; 0 in a module for one device.
 
     Raises:
       ImportingError: the module is for several devices, and names no mesh around the op.

@@ -1,17 +1,17 @@
 """Sizes that are not numbers: which symbolic dimension an integer of a module stands for.
 
-A module of symbolic shapes says ``tensor<?x8xf32>``, asks arrays for their sizes, computes others
-of these, and hands them to ops such as ``dynamic_broadcast_in_dim``.  The dialect has symbolic
-dimensions in its types, and the value of one is a single op, ``dim_as_value``.  So integers that
-are made of sizes are followed through the ops of :data:`OPS` as arrays of numbers and symbolic
-dimensions; what is computed of them alone is no longer computed.
+A module of symbolic shapes has types such as ``tensor<?x8xf32>``. It reads the sizes of arrays,
+computes other sizes from these, and passes them to ops such as ``dynamic_broadcast_in_dim``. The
+dialect has symbolic dimensions in its types, and the value of one is a single op, ``dim_as_value``.
+So integers that are computed from sizes are followed through the ops of :data:`OPS`, as arrays of
+numbers and symbolic dimensions. Ops that only compute sizes are then no longer needed.
 
-Floor division is what JAX writes ``floordiv(b, 2)`` as: a division that rounds towards zero, and a
-correction where the signs differ.  Which sign a size such as ``b - 2`` has is not decided, so the
-ops that lead to a correction are kept as an expression (:class:`UndecidedSize`) until it is met.
+JAX lowers ``floordiv(b, 2)`` to a division that rounds towards zero and a correction where the
+signs differ. The sign of a size such as ``b - 2`` is not decided, so the ops that lead to a
+correction are kept as an expression (:class:`UndecidedSize`) until the correction is met.
 
-What is compared is compared as the integers of its type, which wrap around: that of ``1000000 * b``
-is decided when the program runs.  In a shape it is decided as JAX does it, whose sizes do not.
+Integers are compared in their type, in which they wrap around: a comparison of ``1000000 * b`` is
+decided when the program runs. In a shape it is decided as in JAX, whose sizes do not wrap around.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from jaxmlir.analysis.moves import MOVES
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import constraints_of, dtype_of, size_variable, symbolic_shape
-from jaxmlir.raising.source import defining_op, is_open, keyword
+from jaxmlir.raising.source import attribute, defining_op, is_open
 
 Sizes = np.ndarray
-"""An array of objects: numbers, booleans, symbolic dimensions, and what is undecided of them."""
+"""An array of objects: numbers, booleans, symbolic dimensions, :class:`UndecidedSize`."""
 
 MAX_ELEMENTS = 64
-"""The most elements of arrays of integers that are followed: shapes and paddings have few."""
+"""The most elements of an integer array that is followed: shapes and paddings have few."""
 
 MAX_DEPTH = 8
-"""The most ops after one another that are kept as an expression."""
+"""The greatest depth of ops that is kept as an expression."""
 
 
 @dataclasses.dataclass(frozen=True)
 class UndecidedSize:
-    """An op on sizes whose result is no symbolic dimension, and not the same for all sizes."""
+    """An op on sizes whose result is neither a symbolic dimension nor the same for all sizes."""
 
     name: str
     operands: tuple[Any, ...]
@@ -53,7 +53,7 @@ class UndecidedSize:
 
 
 def objects(values: Sequence[Any], shape: Sequence[int]) -> Sizes:
-    """An array of objects, whatever numpy would make of them."""
+    """An array of these objects, whatever numpy would convert them to."""
     array = np.empty(len(values), object)
     for k, value in enumerate(values):
         array[k] = value
@@ -61,10 +61,10 @@ def objects(values: Sequence[Any], shape: Sequence[int]) -> Sizes:
 
 
 def settled(sizes: Sizes, *, wrapping: bool = True) -> tuple[Any, ...] | None:
-    """Flat numbers and symbolic dimensions; ``None`` where one is undecided for some sizes.
+    """The flat numbers and symbolic dimensions; ``None`` if one is undecided for some sizes.
 
     Args:
-      wrapping: whether integers wrap around, as a shape's do not.
+      wrapping: whether integers wrap around; those of a shape do not.
     """
     values = tuple(_settled(value, wrapping) for value in sizes.flat)
     return None if any(value is None for value in values) else values
@@ -123,17 +123,17 @@ _ON_ELEMENTS: dict[str, Callable[..., Any]] = {
     "widened": lambda a: a,
 }
 _ORDERED = frozenset("maximum minimum sign EQ NE GE GT LE LT truth widened".split())
-"""Ops whose result is another one where a number has wrapped around."""
+"""Ops whose result differs if a number has wrapped around."""
 _ROUNDING = ("divide", "remainder")
-"""Ops that round towards zero, as symbolic dimensions do not."""
+"""Ops that round towards zero; floor division of symbolic dimensions does not."""
 
 
 def applied(name: str, *xs: Any, dtype: Any = None) -> Any:
-    """An op of elements, a number or symbolic dimension if it is decided; ``None`` if nothing can
-    be said.
+    """The result of an op on elements: a number or symbolic dimension if decided, else an
+    :class:`UndecidedSize`; ``None`` if nothing can be said.
 
     Args:
-      dtype: of the elements, which wrap around; of ``None`` they do not.
+      dtype: the type of the elements, which wrap around in it; they do not if it is ``None``.
     """
     if name == "select" and isinstance(xs[0], bool):
         return xs[1] if xs[0] else xs[2]
@@ -149,7 +149,7 @@ def applied(name: str, *xs: Any, dtype: Any = None) -> Any:
     except core.InconclusiveDimensionOperation:
         pass
     except (TypeError, ZeroDivisionError):
-        # Symbolic dimensions have no bits; what a division by 0 gives is the backend's.
+        # Symbolic dimensions have no bits; the backend decides what a division by 0 gives.
         return None
     if name in ("and", "or") and any(isinstance(x, bool) for x in xs):
         first, other = xs if isinstance(xs[0], bool) else xs[::-1]
@@ -161,7 +161,7 @@ def applied(name: str, *xs: Any, dtype: Any = None) -> Any:
 
 
 def _corrected(condition: Any, on_true: Any, on_false: Any, dtype: Any) -> Any | None:
-    """``a // b`` or ``a % b``, where an op that rounds towards zero is corrected as JAX does it."""
+    """``a // b`` or ``a % b``, if a select corrects the op that rounds towards zero as JAX does."""
     if not isinstance(on_false, UndecidedSize) or on_false.name not in _ROUNDING:
         return None
     a, b = on_false.operands
@@ -188,7 +188,7 @@ def _floored(name: str, a: Any, b: Any) -> Any | None:
 
 
 def _settled(x: Any, wrapping: bool = True) -> Any | None:
-    """A number or symbolic dimension; of natural numbers, rounding is towards zero."""
+    """A number or symbolic dimension if decided; rounding is decided for natural numbers only."""
     if not isinstance(x, UndecidedSize):
         return x
     xs = [_settled(value, wrapping) for value in x.operands]
@@ -203,7 +203,7 @@ def _settled(x: Any, wrapping: bool = True) -> Any | None:
 
 
 def are_held(sizes: Sizes, dtype: np.dtype) -> bool:
-    """Whether all are decided, and a type of integers holds them, whatever sizes arrays have."""
+    """Whether all sizes are decided and fit an integer type, whatever sizes arrays have."""
     return all(not isinstance(x, UndecidedSize) and _is_held(x, dtype) for x in sizes.flat)
 
 
@@ -227,13 +227,13 @@ _MAX_SIZE = 2**31 - 1
 # --- ops of a module ------------------------------------------------------------------------------
 
 Evaluate = Callable[[Any, Sequence[int], Sequence[Sizes]], Sizes | None]
-"""The result of an op, of a shape, on some operands."""
+"""Computes the result of an op, of a given shape, from its operands."""
 
 
 def _elementwise(name: str) -> Evaluate:
     def evaluate(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes:
         flat = [np.broadcast_to(array, shape).flat for array in arrays]
-        # The first one may be the condition of a select.
+        # The first operand may be the condition of a select.
         dtype = dtype_of(op.operands[len(op.operands) - 1].type.element_type)
         elements = [applied(name, *xs, dtype=dtype) for xs in zip(*flat, strict=True)]
         return objects(elements, shape)
@@ -242,7 +242,7 @@ def _elementwise(name: str) -> Evaluate:
 
 
 def _compare(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes:
-    return _elementwise(keyword(op.attributes["comparison_direction"]))(op, shape, arrays)
+    return _elementwise(attribute(op, "comparison_direction"))(op, shape, arrays)
 
 
 def _clamp(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes:
@@ -265,7 +265,7 @@ def _broadcast(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes 
     dims = list(op.attributes["broadcast_dimensions"])
     if dims != sorted(dims):
         return None
-    # The dynamic op has the shape for an operand, too.
+    # The dynamic op also has the shape as an operand.
     return _moved("broadcast_in_dim", arrays[:1], shape=shape, broadcast_dimensions=dims)
 
 
@@ -275,13 +275,13 @@ def _slice(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes:
 
 
 def _moved(name: str, arrays: Sequence[Sizes], **attributes: Any) -> Sizes:
-    """What the dialect's op of a name gives, which moves elements only."""
+    """The result of a dialect op of this name, which only moves elements."""
     (result,) = MOVES[name].run(*arrays, **attributes)
     return result
 
 
 def _gather(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes | None:
-    """Elements of a vector, as JAX takes those of a shape that are indexed."""
+    """Elements of a vector: JAX indexes a shape this way."""
     sizes, indices = arrays
     if sizes.ndim != 1 or list(op.attributes["slice_sizes"]) != [1] or is_symbolic(indices):
         return None
@@ -294,7 +294,7 @@ OPS: dict[str, Evaluate] = {
     for name in "add subtract multiply divide remainder maximum minimum negate sign and or not "
     "select".split()
 }
-"""What ops of StableHLO are of numbers and symbolic dimensions."""
+"""What ops of StableHLO compute from numbers and symbolic dimensions."""
 OPS |= {
     "stablehlo.compare": _compare,
     "stablehlo.clamp": _clamp,
@@ -312,10 +312,9 @@ OPS |= {
 
 
 def evaluated(op: Any, arrays: Sequence[Sizes]) -> Sizes | None:
-    """The result of an op of :data:`OPS` on operands that are known; ``None`` if nothing can be
-    said.
+    """The result of an op of :data:`OPS` on known operands; ``None`` if nothing can be said.
 
-    Along dimensions of unknown size it is of size 1, to be repeated.
+    It has size 1 along dimensions of unknown size, to be broadcast.
     """
     type_ = op.results[0].type
     if not isinstance(type_.element_type, ir.IntegerType):
@@ -335,8 +334,8 @@ def evaluated(op: Any, arrays: Sequence[Sizes]) -> Sizes | None:
 
 
 def _of_type(value: Any, dtype: np.dtype) -> Any:
-    """A number as a type has it, where it overflows; ``None`` of what an unsigned type may not
-    have."""
+    """A number as its type holds it after overflow; ``None`` for a symbolic dimension that may be
+    negative in an unsigned type."""
     if isinstance(value, int):
         return np.uint64(value % 2**64).astype(dtype).item()
     natural = dtype.kind != "u" or applied("GE", value, 0) is True
@@ -347,10 +346,10 @@ def _of_type(value: Any, dtype: np.dtype) -> Any:
 
 
 def of_arguments(block: ir.Block, source: Mapping[str, Any]) -> dict[ir.Value, tuple[Any, ...]]:
-    """The shapes of a function's arguments that have sizes which are not numbers.
+    """The shapes of those arguments of a function that have sizes which are not numbers.
 
-    Each such size is a variable, called as JAX called it where it exported the function, unless
-    the function asserts that it is equal to sizes that come before.
+    Each such size is a variable with the name that JAX gave it at export. A size that the function
+    asserts to be equal to other sizes is these instead.
 
     Args:
       source: the functions of the module by name.
@@ -371,13 +370,13 @@ def of_arguments(block: ir.Block, source: Mapping[str, Any]) -> dict[ir.Value, t
 
 
 def _size_of(value: ir.Value) -> tuple[ir.Value, int] | None:
-    """The array and the dimension that an integer is the size of."""
+    """The array and the dimension whose size an integer is; ``None`` if it is no size."""
     op = defining_op(value, "stablehlo.get_dimension_size")
     return None if op is None else (op.operands[0], op.attributes["dimension"].value)
 
 
 def _names(block: ir.Block, source: Mapping[str, Any]) -> dict[tuple[ir.Value, int], str]:
-    """The variables that functions which are called with sizes say these are."""
+    """The names of sizes, taken from the functions that are called with them."""
     names: dict[tuple[ir.Value, int], str] = {}
     for view in block.operations:
         op = view.operation
@@ -391,8 +390,8 @@ def _names(block: ir.Block, source: Mapping[str, Any]) -> dict[tuple[ir.Value, i
 
 
 def global_constants(function: Any) -> dict[int, str]:
-    """The arguments of a function that JAX says are the same in the whole module, with their names:
-    sizes, and the number of the platform."""
+    """The arguments, with their names, that JAX marks as the same in the whole module: sizes, and
+    the index of the platform."""
     if "arg_attrs" not in function.attributes:
         return {}
     name, names = "jax.global_constant", {}
@@ -407,7 +406,7 @@ def _asserted(
     shapes: Mapping[ir.Value, Sequence[Any]],
     variables: Mapping[tuple[ir.Value, int], Any],
 ) -> tuple[ir.Value, int, Any] | None:
-    """A dimension that is a variable of its own, and what else it is asserted to be."""
+    """A dimension that is a variable, and the size that it is asserted to be equal to."""
     arrays: dict[ir.Value, Sizes] = {}
     for view in block.operations:
         op = view.operation
@@ -440,16 +439,16 @@ def _of_result(
     return None
 
 
-def of_constant(value: ir.Value, attribute: ir.Attribute) -> Sizes | None:
+def of_constant(value: ir.Value, attr: ir.Attribute) -> Sizes | None:
     """The numbers of a constant of integers; ``None`` of many, or of another type."""
     if not is_small(value.type):
         return None
-    array = codec.decode(attribute)
+    array = codec.decode(attr)
     return objects(array.reshape(-1).tolist(), array.shape)
 
 
 def is_small(type_: ir.Type) -> bool:
-    """Whether a type is one of few integers, such as shapes have."""
+    """Whether a type has few elements, all integers, as shapes do."""
     if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
         return False
     few = math.prod(type_.shape) <= MAX_ELEMENTS
@@ -457,18 +456,18 @@ def is_small(type_: ir.Type) -> bool:
 
 
 def repeated(name: str, sizes: Sizes, type_: ir.Type) -> Sizes | None:
-    """Numbers in another shape, as an op of the dialect has them; a single one is repeated."""
+    """Numbers in another shape, as an op of the dialect gives them; a single one is repeated."""
     if sizes.size == 1:
         return np.broadcast_to(sizes.reshape(()), tuple(type_.shape))
     return None if name == "jaxpr.broadcast_in_dim" else sizes.reshape(tuple(type_.shape))
 
 
 def _equality(op: Any) -> tuple[tuple[ir.Value, int], ir.Value] | None:
-    """The size of an argument, and the number that it is asserted to be equal to."""
+    """The size of an argument, and the value that it is asserted to be equal to."""
     if "shape_assertion" not in str(op.attributes["call_target_name"]) or not len(op.operands):
         return None
     compare = defining_op(op.operands[0], "stablehlo.compare")
-    if compare is None or keyword(compare.attributes["comparison_direction"]) != "EQ":
+    if compare is None or attribute(compare, "comparison_direction") != "EQ":
         return None
     size = _size_of(compare.operands[0])
     return None if size is None else (size, compare.operands[1])

@@ -1,4 +1,4 @@
-"""What a module of StableHLO says: types, attributes, what regions take from around them."""
+"""What a module of StableHLO says: types, attributes, and the values that regions capture."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from jaxmlir.errors import ImportingError, at_op
 
 @functools.cache
 def raised_type(type_: ir.Type) -> ir.Type:
-    """The dialect's type of the values of a type of StableHLO.
+    """The dialect's type for values of a StableHLO type.
 
     Raises:
-      ImportingError: there is none.
+      ImportingError: the dialect has no such type.
     """
     if isinstance(type_, ir.RankedTensorType):
         if type_.encoding is not None:
@@ -37,7 +37,7 @@ def raised_type(type_: ir.Type) -> ir.Type:
 
 
 def tensor(shape: Iterable[Any], element: ir.Type) -> ir.Type:
-    """The type of tensors of a shape, whose sizes are numbers or symbolic dimensions."""
+    """A tensor type of a shape whose sizes are numbers or symbolic dimensions."""
     shape = tuple(shape)
     if core.is_constant_shape(shape):
         return ir.RankedTensorType.get(list(shape), element)
@@ -45,8 +45,8 @@ def tensor(shape: Iterable[Any], element: ir.Type) -> ir.Type:
 
 
 def is_open(type_: ir.Type) -> bool:
-    """Whether a type of the source has sizes that are not numbers; in the dialect, these are
-    symbolic dimensions, which operands tell."""
+    """Whether a type of the source has sizes that are not numbers. In the dialect these are
+    symbolic dimensions, which follow from the operands."""
     return (
         isinstance(type_, ir.RankedTensorType)
         and not type_.has_static_shape
@@ -55,7 +55,7 @@ def is_open(type_: ir.Type) -> bool:
 
 
 def shape_of(value: ir.Value) -> tuple[Any, ...]:
-    """The shape of a value; sizes are numbers or, of one of the dialect, symbolic dimensions."""
+    """The shape of a value: numbers, and symbolic dimensions if it is the dialect's."""
     return sizes_of(value.type)
 
 
@@ -63,7 +63,7 @@ def sizes_of(type_: ir.Type) -> tuple[Any, ...]:
     """The shape of a tensor's type.
 
     Raises:
-      ImportingError: it is one of the source, whose sizes are not numbers.
+      ImportingError: it is a type of the source with sizes that are not numbers.
     """
     if type_.has_static_shape:
         return tuple(type_.shape)
@@ -76,18 +76,19 @@ STATIC = (
     "expected a module of static shapes, or a function of jax.export and arguments: "
     "jaxmlir.from_exported(exported, *args)"
 )
-"""What to do where sizes are not known."""
+"""What error messages about unknown sizes recommend."""
 
 
 def attribute(op: Any, name: str, default: Any = None) -> Any:
-    """An attribute of an op of StableHLO as numbers, tuples, strings."""
+    """An attribute of a StableHLO op as a Python value: numbers, tuples, strings."""
     attributes = op.attributes
     return python_value(attributes[name]) if name in attributes else default
 
 
 @functools.cache
 def python_value(attr: ir.Attribute) -> Any:
-    """Numbers, strings, tuples and arrays of numbers that an attribute holds."""
+    """Numbers, strings, tuples and arrays of numbers that an attribute holds; the keyword of an
+    enumeration, as ``LT`` of ``#stablehlo<... LT>``."""
     if isinstance(attr, (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.StringAttr)):
         return attr.value
     if isinstance(attr, (ir.DenseI64ArrayAttr, ir.DenseI32ArrayAttr, ir.DenseBoolArrayAttr)):
@@ -100,17 +101,31 @@ def python_value(attr: ir.Attribute) -> Any:
         return {item.name: python_value(item.attr) for item in attr}
     if isinstance(attr, ir.DenseElementsAttr):
         return codec.decode(attr)
-    return keyword(attr)
-
-
-@functools.cache
-def keyword(attr: ir.Attribute) -> str:
-    """The keyword of an enumeration's attribute: ``LT`` of ``#stablehlo<... LT>``."""
     return str(attr).rstrip(">").rpartition(" ")[2].rpartition("<")[2]
 
 
+class StandInOp(NamedTuple):
+    """An op that its rule writes as another one: of tensors, or of another name."""
+
+    name: str
+    results: Sequence[Any]
+    attributes: Mapping[str, ir.Attribute]
+    regions: Sequence[Any] = ()
+    location: Any = None
+
+
+def named_inside(op: Any, name: str, key: str) -> StandInOp:
+    """The op of a name that a composite or a custom call stands for.
+
+    Args:
+      key: the attribute of the composite or call that holds the op's own.
+    """
+    inner = op.attributes[key] if key in op.attributes else ()
+    return StandInOp(name, op.results, {item.name: item.attr for item in inner})
+
+
 def defining_op(value: ir.Value, name: str) -> Any | None:
-    """The op of a name that a value is the result of; ``None`` of another value."""
+    """The op of this name that defines a value; ``None`` if no such op does."""
     op = value.owner
     return op.operation if not isinstance(op, ir.Block) and op.name == name else None
 
@@ -119,7 +134,7 @@ def end_of(block: ir.Block) -> ir.Operation:
     """The op that ends a block.
 
     Raises:
-      ImportingError: there is none, which MLIR lets pass in a text of damaged ops.
+      ImportingError: there is none; MLIR does not reject this in malformed text.
     """
     try:
         return ir.InsertionPoint.at_block_terminator(block).ref_operation
@@ -130,7 +145,7 @@ def end_of(block: ir.Block) -> ir.Operation:
 
 
 def captured_by(block: ir.Block) -> list[ir.Value]:
-    """The values that a block's ops, and those in their regions, take from around it."""
+    """The values that a block's ops, and the ops in their regions, use from around it."""
     defined = set(block.arguments)
     used: dict[ir.Value, None] = {}
     for op in block.operations:
@@ -142,20 +157,20 @@ def captured_by(block: ir.Block) -> list[ir.Value]:
 
 
 class RegionCaptures(NamedTuple):
-    """What regions take from around them."""
+    """What regions capture from around them."""
 
     values: list[ir.Value]
-    """The values that their functions take as arguments."""
+    """The captured values, which the functions of the regions take as arguments."""
     constants: list[Any]
-    """The ops that each of their functions writes again: so a loop's bounds stay known."""
+    """The ops of captured constants; each function repeats them, so loop bounds stay known."""
     types: Mapping[ir.Value, ir.Type] = MappingProxyType({})
     """The dialect's types of values whose sizes are not numbers."""
     sizes: Mapping[ir.Value, Any] = MappingProxyType({})
-    """The values that each of their functions makes again of symbolic dimensions."""
+    """Captured values of symbolic dimensions, which each function computes again."""
 
 
 def outer_of(blocks: Sequence[ir.Block]) -> RegionCaptures:
-    """What the ops of some blocks, and those in their regions, take from around these."""
+    """What some blocks capture from around them, in their ops and in nested regions."""
     values: dict[ir.Value, None] = {}
     constants: dict[Any, None] = {}
     for value in dict.fromkeys(v for block in blocks for v in captured_by(block)):
@@ -171,7 +186,7 @@ def outer_of(blocks: Sequence[ir.Block]) -> RegionCaptures:
 
 
 def _untupled(value: ir.Value) -> tuple[list[ir.Value], list[Any]]:
-    """The values that a tuple is made of, and the ops that make it of these; else the value."""
+    """The elements of a tuple, and the ops that build the tuple; another value itself."""
     op = value.owner
     is_tuple = isinstance(value.type, ir.TupleType) and not isinstance(op, ir.Block)
     if not is_tuple or op.name not in _OF_TUPLES:
@@ -183,10 +198,10 @@ def _untupled(value: ir.Value) -> tuple[list[ir.Value], list[Any]]:
 
 
 def constants_around(block: ir.Block) -> RegionCaptures:
-    """What a block takes from around it, where that is constants alone.
+    """What a block captures from around it, if these are only constants.
 
     Raises:
-      ImportingError: it uses other values.
+      ImportingError: it captures other values.
     """
     outer = outer_of([block])
     if outer.values:
@@ -198,7 +213,7 @@ _OF_TUPLES = frozenset(("stablehlo.tuple", "stablehlo.get_tuple_element"))
 
 
 def _constant_ops(value: ir.Value) -> list[Any] | None:
-    """The ops that make a constant, or repeat one."""
+    """The ops that define a constant, broadcast or not; ``None`` for another value."""
     if (op := defining_op(value, "stablehlo.constant")) is not None:
         return [op]
     if (op := defining_op(value, "stablehlo.broadcast_in_dim")) is not None:
@@ -208,7 +223,7 @@ def _constant_ops(value: ir.Value) -> list[Any] | None:
 
 
 def public_functions(module: ir.Module) -> list[str]:
-    """The functions that others than the module itself may call: ``main``, or where there is none
-    all that do not say otherwise."""
+    """The functions that may be called from outside of the module: ``main``, or if there is none
+    all that are not private."""
     public = [name for name, op in functions(module).items() if not is_private(op)]
     return ["main"] if "main" in public else public

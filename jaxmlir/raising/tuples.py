@@ -1,8 +1,8 @@
-"""Functions of tuples as functions of their elements: the dialect has no tuples.
+"""Replaces tuples in functions by their elements: the dialect has no tuples.
 
-JAX lowers to none.  The specification of StableHLO has them as types of arguments and results, and
-modules that were HLO once keep them.  Arguments become one for each element, in order, and so do
-results; tuples that are made and taken apart in a function are no ops of the dialect.
+JAX's lowering makes none. The specification of StableHLO has them as types of arguments and
+results, and modules that were HLO once keep them. An argument becomes one for each element, in
+order, and so does a result. Ops in a function that make or split tuples have no counterpart.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _TUPLE, _ELEMENT = "stablehlo.tuple", "stablehlo.get_tuple_element"
 
 
 def flatten_tuples(functions: Mapping[str, Any]) -> None:
-    """Gives functions, and ops in them such as calls, elements to take and return, not tuples."""
+    """Makes functions, and ops in them such as calls, take and return elements, not tuples."""
     signatures = [(*op.type.inputs, *op.type.results) for op in functions.values()]
     if not any(isinstance(t, ir.TupleType) for types in signatures for t in types):
         return
@@ -45,7 +45,7 @@ def _flatten_function(function: Any) -> None:
     inputs, results = function.type.inputs, function.type.results
     for types, key in ((inputs, "arg_attrs"), (results, "res_attrs")):
         if key in function.attributes:
-            # What is said of a tuple is said of none of its elements.
+            # The attributes of a tuple do not apply to its elements.
             attributes = zip(types, function.attributes[key], strict=True)
             flat = [
                 ir.DictAttr.get({}) if isinstance(type_, ir.TupleType) else said
@@ -69,7 +69,7 @@ def _flatten_function(function: Any) -> None:
 
 
 def _flat(type_: ir.Type) -> Iterator[ir.Type]:
-    """The types of the elements of a tuple and of tuples in it; another type itself."""
+    """The types of the elements of a tuple, nested ones too; another type itself."""
     if not isinstance(type_, ir.TupleType):
         yield type_
         return
@@ -78,7 +78,7 @@ def _flat(type_: ir.Type) -> Iterator[ir.Type]:
 
 
 def _elements(value: ir.Value) -> Iterable[ir.Value]:
-    """The values of :func:`_flat`."""
+    """The values of the elements whose types :func:`_flat` gives."""
     type_ = value.type
     if not isinstance(type_, ir.TupleType):
         return [value]
@@ -95,7 +95,7 @@ def _elements(value: ir.Value) -> Iterable[ir.Value]:
 
 
 def _packed(type_: ir.Type, elements: Iterator[ir.Value]) -> ir.Value:
-    """The value of a type that is made of the next elements."""
+    """A value of a type, packed from the next elements."""
     if not isinstance(type_, ir.TupleType):
         return next(elements)
     inner = [_packed(type_.get_type(k), elements) for k in range(type_.num_types)]

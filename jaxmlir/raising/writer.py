@@ -1,10 +1,10 @@
 """Walks a StableHLO module and writes the dialect: functions, regions, and ops by the rules.
 
-A rule is a function ``rule(w, op, operands) -> results`` of the :class:`BodyWriter` of the function
-at hand, an op of StableHLO and the dialect's values for its operands; :data:`RULES` has one for
-each op's name.  Regions become private functions, as sub-jaxprs do; what they take from around them
-becomes arguments.  Functions wait in a queue, so nothing here recurses; but those of symbolic sizes
-are written where they are asked for, as their ops tell the types of their results.
+A rule is a function ``rule(w, op, operands) -> results``: it takes the :class:`BodyWriter` of the
+current function, an op of StableHLO, and the dialect's values for the op's operands. :data:`RULES`
+maps names of ops to rules. Regions become private functions, as sub-jaxprs do; the values that they
+capture become arguments. Functions wait in a queue, so nothing here recurses. Only functions of
+symbolic sizes are written at once: their ops determine the types of their results.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from jaxmlir.raising.broadcasts import Broadcasts
 from jaxmlir.raising.source import (
     STATIC,
     RegionCaptures,
+    attribute,
     constants_around,
     end_of,
     is_open,
@@ -56,13 +57,14 @@ from jaxmlir.raising.source import (
     tensor,
 )
 from jaxmlir.raising.tuples import flatten_tuples
+from jaxmlir.support.lazy import memoized
 from jaxmlir.verify.verifier import evaluate
 
 Values = Sequence[ir.Value]
 RaisingRule = Callable[["BodyWriter", Any, list[ir.Value]], Values]
 
 RULES: dict[str, RaisingRule] = {}
-"""How each op is written, by its name."""
+"""The rule that writes each op, by name."""
 
 BY_SIGNATURE = frozenset(
     f"stablehlo.{name}"
@@ -70,30 +72,30 @@ BY_SIGNATURE = frozenset(
     "concatenate pad dot_general dynamic_slice dynamic_update_slice iota compare select convert "
     "constant reverse round_nearest_even convolution".split()
 )
-"""Ops that are one op of the dialect on the same operands, in some order, by their name, attributes
-and types."""
+"""Ops that become one op on the same operands, in some order, which depends only on their name,
+attributes and types."""
 
 
 class WrittenOp(NamedTuple):
-    """What an op of :data:`BY_SIGNATURE` was written as."""
+    """The op that an op of :data:`BY_SIGNATURE` was written as."""
 
     name: str
     types: list[ir.Type]
     attributes: dict[str, ir.Attribute]
     order: list[int] | None
-    """Which operands it has, if not all in their order."""
+    """The indices of its operands, if they are not all operands in order."""
 
 
 _written: dict[Any, WrittenOp | None] = {}
 
 MAX_INLINED = 100
-"""How deep blocks are written in place of ops of one another."""
+"""How deep blocks may be inlined into one another."""
 
 MAX_NESTED = 40
-"""How deep functions are written before the ones that ask for them go on."""
+"""How deep a function may wait for others to be written before it."""
 
 IDIOMS: dict[str, Callable[[BodyWriter, Any], Values | None]] = {}
-"""What may be the last of several ops that are one function of JAX."""
+"""What recognises an idiom, several ops that are one JAX function, by the name of its last op."""
 
 PLAIN: dict[str, str] = {}
 """Ops that are one op of the dialect on the same operands, without attributes."""
@@ -101,10 +103,13 @@ PLAIN: dict[str, str] = {}
 SHAPE_OPERANDS = "indices_of_shape_operands"
 """The attribute of a custom call that says which operands are the shapes of its results."""
 
+# Ops that end a function or a region.
+_ENDS = frozenset(("func.return", "stablehlo.return", "sdy.return"))
+
 # Ops of the dialect that constants of shapes are made by.
 _REPEATING = frozenset(("jaxpr.broadcast_in_dim", "jaxpr.reshape", "jaxpr.convert_element_type"))
 
-# What JAX says of an op that cannot be.
+# Errors that JAX raises for an invalid op.
 _BY_JAX = (ValueError, TypeError, core.InconclusiveDimensionOperation)
 
 
@@ -118,6 +123,17 @@ def rule(*names: str) -> Callable[[RaisingRule], RaisingRule]:
     return register
 
 
+def renamed(primitive: str, *attributes: str) -> RaisingRule:
+    """The rule of an op that is one of the dialect on the same operands, with attributes that have
+    the same names there."""
+
+    def write(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
+        params = {name: attribute(op, name) for name in attributes}
+        return w.emit(primitive, operands, w.types(op), **params)
+
+    return write
+
+
 class ModuleRaiser:
     """Raises one module.
 
@@ -126,10 +142,10 @@ class ModuleRaiser:
       of_import: makes the program of an importer.
       module: the source.
       meshes: Shardy's meshes, by their names.
-      manual: the mesh and the axes of the manual computation that is raised.
-      idioms: what functions of JAX were written as, for operands of a type.
+      manual: the mesh and the axes of the manual computation that is being raised.
+      idioms: the ops that idioms were written as, by the types of their operands.
       symbolic: whether there are sizes that are not numbers.
-      told: the block in which what is asserted of sizes is what its arguments' types say.
+      told: the block whose assertions about sizes the types of its arguments state already.
     """
 
     def __init__(self, source: ir.Module, of_import: Callable[[Importer], Any]):
@@ -153,12 +169,11 @@ class ModuleRaiser:
         self._at_sizes: dict[Any, tuple[str, list[ir.Type]]] = {}
         self._depth = 0
         self._queue: deque[BodyWriter] = deque()
-        self._shared: dict[Any, str] = {}
 
     def write(self) -> None:
-        """Writes the functions that were asked for, and all that they ask for in turn.
+        """Writes the functions that were asked for, and all that these ask for in turn.
 
-        Ops that are one function of JAX have left behind what their loops did.
+        Functions that are not called are erased: a raised idiom leaves those of its loops behind.
         """
         while self._queue:
             self._queue.popleft().write()
@@ -177,13 +192,13 @@ class ModuleRaiser:
         taken: Sequence[int],
         numbers: Values,
     ) -> Any:
-        """The public function of an exported one, which is written like :meth:`function`.
+        """Writes the public function of an exported one, similarly to :meth:`function`.
 
         Args:
-          types: of its arguments; random keys are so, of which the source has the words.
+          types: of its arguments; random keys are keys here, and words in the source.
           result_types: of its results, likewise.
-          taken: which of these the function of the source takes, after those that are given.
-          numbers: for its first arguments.
+          taken: the arguments that the source function takes after those in ``numbers``.
+          numbers: constants for the first arguments of the source function.
         """
         old = self.source[name]
         block = body_of(old)
@@ -202,13 +217,12 @@ class ModuleRaiser:
                 env[value] = writer.words(new_block.arguments[k])
             for value, number in zip(block.arguments, numbers, strict=False):
                 env[value] = writer.constant(number)
-        for value, k in zip(inner, taken, strict=True):
-            _keep_name(value, new_block.arguments[k])
+        _keep_names({v: new_block.arguments[k] for v, k in zip(inner, taken, strict=True)})
         self._queue.append(writer)
         return new
 
     def function(self, name: str, public: bool = False) -> str:
-        """The symbol of a function of the source, which is written if it was not met before."""
+        """The symbol of a source function; the first call queues it for writing."""
         symbol = self.symbols.get(name)
         if symbol is None:
             if name not in self.source:
@@ -218,23 +232,20 @@ class ModuleRaiser:
                 raise ImportingError(f"function @{name} has no body")
             symbol = self.symbols[name] = self.importer.unique_name(name)
             block = body_of(old)
-            end = end_of(block)
             shapes = sizes.of_arguments(block, self.source) if public and self.symbolic else {}
             types = {v: tensor(shape, v.type.element_type) for v, shape in shapes.items()}
-            new = self._new(symbol, block.arguments, end.operands, old.location, public, types)
-            env = dict(zip(block.arguments, new.arguments, strict=True))
-            self._queue.append(BodyWriter(self, new, block, env))
-            for before, after in zip(old.arguments, new.arguments, strict=True):
-                _keep_name(before, after)
+            writer = self._begun(symbol, block, block.arguments, old.location, types, public)
+            self._queue.append(writer)
+            _keep_names(writer.env)
         return symbol
 
     def at_sizes(
         self, name: str, operands: Values, sizes: Mapping[int, sizes.Sizes]
     ) -> tuple[str, list[ir.Type]]:
-        """The symbol and the results' types of a function for operands of some types and sizes.
+        """The symbol and result types of a function specialised to types and sizes of operands.
 
         Args:
-          sizes: the operands that are known, by their numbers; the function does not take them.
+          sizes: the known operands by index; the function does not take them.
         """
         types = [v.type for k, v in enumerate(operands) if k not in sizes]
         key = name, *types, *((k, *array.flat) for k, array in sizes.items())
@@ -246,17 +257,14 @@ class ModuleRaiser:
             rest = [v for k, v in enumerate(arguments) if k not in sizes]
             symbol = self.importer.unique_name(name)
             value_types = dict(zip(rest, types, strict=True))
-            new = self._new(symbol, rest, end_of(block).operands, old.location, False, value_types)
-            env = dict(zip(rest, new.arguments, strict=True))
             arrays = {arguments[k]: array for k, array in sizes.items()}
-            version = symbol, self._written_now(BodyWriter(self, new, block, env, sizes=arrays))
-            self._at_sizes[key] = version
-            for before, after in zip(rest, new.arguments, strict=True):
-                _keep_name(before, after)
+            writer = self._begun(symbol, block, rest, old.location, value_types, sizes=arrays)
+            _keep_names(writer.env)
+            version = self._at_sizes[key] = symbol, self._written_now(writer)
         return version
 
     def _written_now(self, writer: BodyWriter) -> list[ir.Type]:
-        """Writes a function before the one that asks for it goes on; the types of its results."""
+        """Writes a function before its caller is written any further; returns its result types."""
         self._depth += 1
         try:
             if self._depth > MAX_NESTED:
@@ -277,95 +285,103 @@ class ModuleRaiser:
         unused: Sequence[int] = (),
         types: Mapping[ir.Value, ir.Type] | None = None,
     ) -> str:
-        """The symbol of the function of a region.
+        """Creates the function of a region; returns its symbol.
 
         Args:
-          outer: what it takes from around it, as its first arguments.
-          constant: which of its own arguments come next, before the others.
-          returned: which of its results the function has, in their order; all if ``None``.
-          unused: which of its own arguments it does not have.
-          types: of its own arguments, where their sizes are not numbers.
+          outer: the values it captures, its first arguments.
+          constant: the block arguments that come next, before the others.
+          returned: the results that the function has, in order; all if ``None``.
+          unused: the block arguments that the function does not have.
+          types: of block arguments whose sizes are not numbers.
         """
         symbol = self.importer.unique_name(hint)
         block_args = list(block.arguments)
         first = [block_args[k] for k in constant]
         rest = [v for k, v in enumerate(block_args) if k not in (*constant, *unused)]
-        results = _chosen(end_of(block).operands, returned)
-        arguments = [*outer.values, *first, *rest]
-        types = {**outer.types, **(types or {})}
-        function = self._new(symbol, arguments, results, loc, False, types)
-        env = dict(zip(arguments, function.arguments, strict=True))
-        writer = BodyWriter(self, function, block, env, outer.constants, returned, outer.sizes)
+        writer = self._begun(
+            symbol,
+            block,
+            [*outer.values, *first, *rest],
+            loc,
+            {**outer.types, **(types or {})},
+            constants=outer.constants,
+            returned=returned,
+            sizes=outer.sizes,
+        )
         if self.symbolic:
-            # What is carried, or how often a loop runs, may be seen in its functions alone.
+            # Only the written functions may show what is carried, or how often a loop runs.
             self._written_now(writer)
         else:
             self._queue.append(writer)
         return symbol
 
     def results_of(self, symbol: str) -> list[ir.Type]:
-        """The types of what a function that has been written returns."""
+        """The result types of a function that has been written."""
         return list(functions(self.importer.module)[symbol].type.results)
 
+    @memoized
     def combination(self, name: str, element: ir.Type) -> str:
         """The symbol of the function that applies an op to two scalars of a type."""
-        key = name, element
-        symbol = self._shared.get(key)
-        if symbol is None:
-            symbol = self._shared[key] = self.importer.unique_name(name)
-            scalar = tensor((), element)
-            place = ir.Location.unknown(), ir.InsertionPoint(self.importer.module.body)
-            _, block = new_function(symbol, [scalar, scalar], [scalar], *place)
-            with ir.InsertionPoint(block):
-                result = ir.Operation.create(
-                    f"jaxpr.{name}", [scalar], list(block.arguments), loc=ir.Location.unknown()
-                ).result
-                write_return([result])
+        symbol = self.importer.unique_name(name)
+        scalar = tensor((), element)
+        place = ir.Location.unknown(), ir.InsertionPoint(self.importer.module.body)
+        _, block = new_function(symbol, [scalar, scalar], [scalar], *place)
+        with ir.InsertionPoint(block):
+            result = ir.Operation.create(
+                f"jaxpr.{name}", [scalar], list(block.arguments), loc=ir.Location.unknown()
+            ).result
+            write_return([result])
         return symbol
 
-    def _new(
+    def _begun(
         self,
         symbol: str,
+        block: ir.Block,
         arguments: Sequence[ir.Value],
-        results: Sequence[ir.Value],
         loc: Any,
-        public: bool,
         types: Mapping[ir.Value, ir.Type],
-    ) -> func.FuncOp:
-        """A function without a body, of the types that values of the source are raised to.
+        public: bool = False,
+        returned: Sequence[int] | None = None,
+        **others: Any,
+    ) -> BodyWriter:
+        """The writer of a block's function, of the types that values of the source are raised to.
 
         Args:
+          arguments: what the function takes, of values that the block uses.
           types: of arguments whose sizes are not numbers.
+          returned, others: of the :class:`BodyWriter`.
         """
         inputs = [types.get(v) or raised_type(v.type) for v in arguments]
+        outputs = [raised_type(v.type) for v in _chosen(end_of(block).operands, returned)]
         place = loc, ir.InsertionPoint(self.importer.module.body)
         visibility = "public" if public else "private"
-        outputs = [raised_type(v.type) for v in results]
         function, _ = new_function(symbol, inputs, outputs, *place, visibility=visibility)
-        return function
+        env = dict(zip(arguments, function.arguments, strict=True))
+        return BodyWriter(self, function, block, env, returned=returned, **others)
 
 
 def _chosen(values: Sequence[Any], which: Sequence[int] | None) -> list[Any]:
     return list(values) if which is None else [values[k] for k in which]
 
 
-def _keep_name(old: ir.Value, new: ir.Value) -> None:
-    """An argument of the new function has the old one's name."""
-    if isinstance(old.location, ir.NameLoc):
-        new.set_location(ir.Location.name(old.location.name_str))
+def _keep_names(arguments: Mapping[ir.Value, ir.Value]) -> None:
+    """Gives the arguments of a function the names of those of the source."""
+    for old, new in arguments.items():
+        if isinstance(old.location, ir.NameLoc):
+            new.set_location(ir.Location.name(old.location.name_str))
 
 
 class BodyWriter:
     """Writes the body of one function.
 
     Attributes:
-      env: the dialect's value of each value of the source.
-      constants: ops of the source that are written first.
-      returned: which of the results the function has, in their order; all if ``None``.
-      passed_on: ops of the source whose result is one of their operands, as an earlier rule has
-        found.
+      env: the dialect's value for each source value.
+      constants: source ops that are written first.
+      returned: the results that the function has, in order; all if ``None``.
+      passed_on: source ops that are not written, as an earlier rule has decided, with the source
+        value that replaces their result.
       location: of the op that is being written.
-      sizes: the dialect's values that are numbers and symbolic dimensions.
+      sizes: the numbers and symbolic dimensions that values of the dialect are known to be.
     """
 
     def __init__(
@@ -401,7 +417,7 @@ class BodyWriter:
                 self.location = op.location
                 operands = [self.env[v] for v in op.operands]
                 self.env[op.results[0]] = RULES[op.name](self, op, operands)[0]
-            results = _chosen(self.ops(self.source, self.env), self.returned)
+            results = _chosen(self.ops(self.source), self.returned)
             types = self.function.type.results
             results = [self.keys(v, t) for v, t in zip(results, types, strict=True)]
             write_return(results)
@@ -410,54 +426,58 @@ class BodyWriter:
         drop_dead_ops(self.function)
 
     def words(self, value: ir.Value) -> ir.Value:
-        """The words of random keys; another value as it is."""
+        """The words of random keys; another value is unchanged."""
         aval = aval_of(value.type)
         if not is_key(aval):
             return value
         return self.one("random_unwrap", [value], type_of(core.physical_aval(aval)))
 
     def keys(self, value: ir.Value, type_: ir.Type) -> ir.Value:
-        """The random keys of some words, where keys are wanted; another value as it is."""
+        """Random keys made of words, if the type is one of keys; else the value unchanged."""
         if value.type == type_ or is_open(type_) or not is_key(aval := aval_of(type_)):
             return value
         return self.one("random_wrap", [value], type_, impl=aval.dtype._impl)
 
-    def ops(self, block: ir.Block, env: dict[ir.Value, ir.Value]) -> list[ir.Value]:
+    def ops(self, block: ir.Block) -> list[ir.Value]:
         """Writes a block's ops; the values that it returns."""
-        create, symbolic = ir.Operation.create, self.raising.symbolic
+        env = self.env
         for view in block.operations:
             op = view.operation
             name = op.name
-            self.location = location = op.location
+            self.location = op.location
             operands = self._broadcasts.undone(name, [env[v] for v in op.operands])
-            before = op.results
-            plain = PLAIN.get(name)
+            if name in _ENDS:
+                return operands
             try:
-                if self.passed_on and op in self.passed_on:
-                    results: Values = [env[self.passed_on[op]]]
-                elif symbolic and (sized := self._of_sizes_alone(op, name, operands)) is not None:
-                    results = sized
-                elif name in IDIOMS and (meant := IDIOMS[name](self, op)) is not None:
-                    results = meant
-                elif plain is not None and not len(op.attributes) and not symbolic:
-                    types = list(map(raised_type, before.types))
-                    results = create(plain, types, operands, loc=location).results
-                elif name in BY_SIGNATURE:
-                    results = self.by_signature(op, name, before.types, operands)
-                elif (apply_rule := RULES.get(name)) is not None:
-                    results = apply_rule(self, op, operands)
-                elif name in ("func.return", "stablehlo.return", "sdy.return"):
-                    return operands
-                else:
-                    raise ImportingError(_no_rule(name))
+                results = self._results(op, name, operands)
             except JaxmlirError as e:
                 raise self.located(e, name) from e.__cause__
             except (*_BY_JAX, KeyError, IndexError, ir.MLIRError) as e:
-                # JAX's own checks of what an op of it may be.
+                # JAX's own checks of an op.
                 raise self.located(ImportingError(f"{type(e).__name__}: {e}"), name) from e
             self._broadcasts.note(op, name, operands, results)
-            env.update(zip(before, results, strict=True))
+            env.update(zip(op.results, results, strict=True))
         raise self.located(ImportingError("expected an op that ends the block"), "func.func")
+
+    def _results(self, op: Any, name: str, operands: list[ir.Value]) -> Values:
+        """Writes an op as what it is found to be, and else by its rule; its results."""
+        symbolic = self.raising.symbolic
+        if self.passed_on and op in self.passed_on:
+            return [self.env[self.passed_on[op]]]
+        if symbolic and (sized := self._of_sizes_alone(op, name, operands)) is not None:
+            return sized
+        if name in IDIOMS and (meant := IDIOMS[name](self, op)) is not None:
+            return meant
+        plain = PLAIN.get(name)
+        if plain is not None and not len(op.attributes) and not symbolic:
+            types = list(map(raised_type, op.results.types))
+            return ir.Operation.create(plain, types, operands, loc=self.location).results
+        if name in BY_SIGNATURE:
+            return self.by_signature(op, name, operands)
+        apply_rule = RULES.get(name)
+        if apply_rule is None:
+            raise ImportingError(_no_rule(name))
+        return apply_rule(self, op, operands)
 
     def located(self, error: JaxmlirError, name: str) -> ImportingError:
         """An error about the op that is being written."""
@@ -466,12 +486,10 @@ class BodyWriter:
             return error
         return at_op(ImportingError, error, name, (file, line, col))
 
-    def by_signature(
-        self, op: Any, name: str, types: list[ir.Type], operands: list[ir.Value]
-    ) -> Values:
+    def by_signature(self, op: Any, name: str, operands: list[ir.Value]) -> Values:
         """The results of an op that its rule writes as one on the same operands: as the last op
         like it was, unless an operand is there twice."""
-        key = (name, *types, *[v.type for v in operands], *op.attributes.items())
+        key = (name, *op.results.types, *[v.type for v in operands], *op.attributes.items())
         template = None if operands[:1] == operands[1:] else _written.get(key)
         if template is None:
             results = RULES[name](self, op, operands)
@@ -481,7 +499,7 @@ class BodyWriter:
         return self.again(template, operands)
 
     def again(self, known: WrittenOp, operands: list[ir.Value]) -> Values:
-        """Writes an op as one like it was."""
+        """Writes an op as one like it was written before."""
         name, types, attributes, order = known
         if order is not None:
             operands = [operands[k] for k in order]
@@ -490,12 +508,12 @@ class BodyWriter:
     # -- what rules use --
 
     def inlined(self, block: ir.Block, env: dict[ir.Value, ir.Value]) -> list[ir.Value]:
-        """Writes a block's ops in place of the op at hand; the values that it returns.
+        """Inlines a block at the current op; returns the values that the block returns.
 
-        Rules ask for what they stand beside by the writer's environment, so it is that one.
+        Rules look up values in the writer's environment, so the block's takes its place for now.
 
         Raises:
-          ImportingError: blocks are written in place of one another without end.
+          ImportingError: blocks are inlined into one another too deep, or without end.
         """
         around, location = self.env, self.location
         self._depth += 1
@@ -503,7 +521,7 @@ class BodyWriter:
             if self._depth > MAX_INLINED:
                 raise ImportingError("functions that call one another are nested too deep")
             self.env = env
-            return self.ops(block, env)
+            return self.ops(block)
         finally:
             self.env, self.location = around, location
             self._depth -= 1
@@ -511,11 +529,10 @@ class BodyWriter:
     def emit(
         self, primitive: str, operands: Values, types: Sequence[ir.Type], /, **params: Any
     ) -> list[ir.Value]:
-        """Writes ``jaxpr.<primitive>``; its results.
+        """Writes ``jaxpr.<primitive>``; returns its results.
 
         Args:
-          params: its attributes, as they are or as Python values in the dialect's form; not those
-            that have their default.
+          params: attributes, or Python values to be encoded as such; default values are omitted.
         """
         attributes = {
             key: value if isinstance(value, ir.Attribute) else codec.encode(value)
@@ -529,8 +546,8 @@ class BodyWriter:
         return list(op.results)
 
     def _infer(self, op: Any) -> None:
-        """Gives the results of an op of the dialect, whose sizes are not numbers, the types that
-        JAX's abstract evaluation says."""
+        """Sets the result types of a dialect op by JAX's abstract evaluation, as some of their
+        sizes are not numbers."""
         try:
             _, avals, _ = evaluate(codec.NO_MODULE, op, op.name, True)
         except (*_BY_JAX, JaxmlirError) as e:
@@ -541,11 +558,11 @@ class BodyWriter:
             result.set_type(type_of(aval.update(weak_type=False)))
 
     def one(self, primitive: str, operands: Values, type_: ir.Type, /, **params: Any) -> ir.Value:
-        """As :meth:`emit`, of an op of one result."""
+        """Like :meth:`emit`, for an op with one result."""
         return self.emit(primitive, operands, [type_], **params)[0]
 
     def types(self, op: Any) -> list[ir.Type]:
-        """The dialect's types of an op's results; open ones, unless operands say their shapes."""
+        """The dialect's types of an op's results; some stay open unless operands give shapes."""
         types = [raised_type(v.type) for v in op.results]
         if self.raising.symbolic and SHAPE_OPERANDS in op.attributes:
             shapes = [self.env[op.operands[k]] for k in python_value(op.attributes[SHAPE_OPERANDS])]
@@ -556,7 +573,7 @@ class BodyWriter:
         return types
 
     def like(self, primitive: str, /, *operands: ir.Value, **params: Any) -> ir.Value:
-        """An op whose result is of the type of its last operand."""
+        """Writes an op whose result has the type of its last operand."""
         return self.one(primitive, operands, operands[-1].type, **params)
 
     # -- sizes that are not numbers --
@@ -565,7 +582,7 @@ class BodyWriter:
         """The numbers and symbolic dimensions that a value of the dialect is known to be.
 
         Args:
-          depth: how many ops that repeat a constant, or shape it, are looked through.
+          depth: how many broadcasts, reshapes and conversions of a constant are looked through.
         """
         numbers = self.sizes.get(value)
         if numbers is not None or isinstance(op := value.owner, ir.Block):
@@ -584,7 +601,7 @@ class BodyWriter:
         """The flat numbers and symbolic dimensions that a value of the dialect is.
 
         Raises:
-          ImportingError: they are not known before the program runs.
+          ImportingError: they are only known when the program runs.
         """
         numbers = self.known(value)
         flat = None if numbers is None else sizes.settled(numbers, wrapping=False)
@@ -596,7 +613,7 @@ class BodyWriter:
         return tuple(n if core.is_symbolic_dim(n) else int(n) for n in flat)
 
     def of_sizes(self, array: sizes.Sizes, type_: ir.Type) -> ir.Value:
-        """The value of numbers and symbolic dimensions, of an integer type."""
+        """Writes numbers and symbolic dimensions as a value of an integer type."""
         flat = sizes.settled(array)
         assert flat is not None
         if not sizes.is_symbolic(array):
@@ -614,7 +631,7 @@ class BodyWriter:
         return value
 
     def _of_sizes_alone(self, op: Any, name: str, operands: list[ir.Value]) -> Values | None:
-        """The result of an op on sizes and numbers; ``None`` of another op."""
+        """The result of an op on known sizes; ``None`` for another op."""
         if name not in sizes.OPS:
             return None
         arrays = [self.known(v) for v in operands]
@@ -624,7 +641,7 @@ class BodyWriter:
         if numbers is None:
             return None
         (type_,) = self.types(op)
-        # Others are computed as they were, as they may wrap around.
+        # Other results are still computed, as they may wrap around.
         simple = not is_open(type_) and sizes.are_held(numbers, dtype_of(type_.element_type))
         if simple and (not sizes.is_symbolic(numbers) or not numbers.shape):
             try:
@@ -636,7 +653,7 @@ class BodyWriter:
         return results
 
     def outer(self, blocks: Sequence[ir.Block]) -> RegionCaptures:
-        """What the ops of some blocks, and those in their regions, take from around these."""
+        """What blocks capture from around them; symbolic sizes are made again, not captured."""
         around = outer_of(blocks)
         if not self.raising.symbolic:
             return around
@@ -650,13 +667,13 @@ class BodyWriter:
     # -- values --
 
     def constant(self, array: np.ndarray) -> ir.Value:
-        """An array; a large one of equal elements is a scalar that is repeated."""
+        """Writes a constant array; a large one of equal elements is a broadcast scalar."""
         with self.location:
             if array.nbytes > INLINE_CONSTANT_BYTES and _is_splat(array):
                 type_ = tensor(array.shape, element_of(array.dtype))
                 scalar = self.constant(array.reshape(-1)[0].reshape(()))
                 return self.broadcast(scalar, type_)
-            # Where JAX makes arrays of 64 bits narrower, there can be none beside the module.
+            # JAX would narrow an array of 64 bits that is not in the text of the module.
             beside = not is_narrowed(aval_of(tensor(array.shape, element_of(array.dtype))))
             if array.nbytes > INLINE_CONSTANT_BYTES and beside:
                 value: ir.Attribute = ir.StringAttr.get(self.raising.importer._constant_name(array))
@@ -667,32 +684,32 @@ class BodyWriter:
             return ir.Operation.create("jaxpr.constant", [type_], [], attributes).result
 
     def filled(self, type_: ir.Type, value: float) -> ir.Value:
-        """A tensor of a type with every element ``value``."""
+        """A tensor of a type whose elements are all ``value``."""
         with self.location:
             return filled(type_, value)
 
     def broadcast(self, value: ir.Value, type_: ir.Type, dims: Sequence[int] = ()) -> ir.Value:
-        """A value repeated to a type."""
+        """Broadcasts a value to a type."""
         params = {"shape": sizes_of(type_), "broadcast_dimensions": tuple(dims)}
         return self.one("broadcast_in_dim", [value], type_, **params)
 
     def reshape(self, value: ir.Value, shape: Sequence[int]) -> ir.Value:
-        """A value's elements in another shape."""
+        """Reshapes a value."""
         type_ = tensor(shape, value.type.element_type)
         return self.one("reshape", [value], type_, new_sizes=tuple(shape), dimensions=None)
 
     def transpose(self, value: ir.Value, permutation: Sequence[int]) -> ir.Value:
-        """A value with its dimensions permuted."""
+        """Permutes a value's dimensions."""
         shape = [shape_of(value)[i] for i in permutation]
         type_ = tensor(shape, value.type.element_type)
         return self.one("transpose", [value], type_, permutation=tuple(permutation))
 
     def convert(self, value: ir.Value, element: ir.Type) -> ir.Value:
-        """A value with another element type."""
+        """Converts a value to another element type."""
         return self._as(value, tensor(shape_of(value), element))
 
     def traced(self, fun: Callable[..., Any], operands: Values, types: Sequence[ir.Type]) -> Values:
-        """The ops of a JAX function of some values; its results, converted to types."""
+        """Traces a JAX function and writes its ops; returns its results, converted to the types."""
         avals = tuple(aval_of(v.type) for v in operands)
         out_avals = [aval_of(tensor((), t.element_type) if is_open(t) else t) for t in types]
         with widths_of([*avals, *out_avals]):
@@ -712,26 +729,25 @@ class BodyWriter:
         ).result
 
     def closed_region(self, region: Any, op: Any, hint: str) -> str:
-        """The symbol of the function of a region that takes constants alone from around it.
+        """The symbol of the function of a region that captures only constants.
 
         Raises:
-          ImportingError: it uses other values.
+          ImportingError: the region captures other values.
         """
         block = region.blocks[0]
         return self.raising.region(block, constants_around(block), hint, op.location)
 
     def alone(self, region: Any, hint: str, manual: Any = None) -> tuple[ModuleRaiser, str]:
-        """A module with the function of a region, which takes constants alone from around it; and
-        the function's symbol.
+        """A new module with the function of a region that captures only constants, and its symbol.
 
         Raises:
-          ImportingError: the region uses other values.
+          ImportingError: the region captures other values.
         """
         inner = ModuleRaiser(self.raising.module, self.raising.of_import)
         inner.manual = manual
         block = region.blocks[0]
         symbol = inner.region(block, constants_around(block), hint, self.location)
-        # A program is what can be called.
+        # Only public functions of a program can be called.
         function = functions(inner.importer.module)[symbol]
         function.attributes["sym_visibility"] = ir.StringAttr.get("public")
         inner.write()
@@ -740,16 +756,16 @@ class BodyWriter:
 
 @functools.lru_cache(256)
 def _jaxpr_of(fun: Callable[..., Any], avals: Sequence[Any], wide: bool) -> Any:
-    """The jaxpr of a function, where numbers of 64 bits are what ``wide`` says."""
+    """The jaxpr of a function, cached for each setting of 64-bit types (``wide``)."""
     return jax.make_jaxpr(fun)(*(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals))
 
 
 def as_written(results: Values, operands: list[ir.Value]) -> WrittenOp | None:
-    """How to write an op again whose results are these; ``None`` where they are not those of one op
-    on the same operands alone."""
+    """How to write again the op that has these results; ``None`` if it is not a single op on the
+    same operands alone."""
     op = results[0].owner
     if isinstance(op, ir.Block) or results[0] in operands or "name" in op.attributes:
-        # A large constant is known by a name in one module only.
+        # The name of a large constant is only valid in one module.
         return None
     order = [operands.index(v) for v in op.operands if v in operands]
     if len(order) != len(op.operands):

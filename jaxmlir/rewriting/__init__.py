@@ -1,1 +1,1 @@
-"""Changes to the functions of a module that need no rule of JAX."""
+"""Rewrites of the functions of a module that need no rules of JAX."""

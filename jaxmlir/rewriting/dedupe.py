@@ -1,10 +1,10 @@
 """``jaxpr-dedupe-functions``: structurally equal functions become one.
 
-Two functions are equal when their ops are, and the functions these refer to are equal in turn; that
-includes functions that refer to themselves, as custom derivative rules do.  It is the question of
-which states of an automaton are equivalent, and the answer is found in the same way (Moore 1956):
-take functions with equal ops for equal, and split the classes whose members refer to functions of
-different classes until none is left.
+Two functions are equal if their ops are equal and the functions that these refer to are equal in
+turn.  This includes functions that refer to themselves, as custom derivative rules do.  Equal
+functions are found like equivalent states of an automaton (Moore 1956): start with classes of
+functions with equal ops, and split the classes whose members refer to functions of different
+classes until there are none.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ class DedupeFunctions(Pass):
 
 
 class ExportedFunction(NamedTuple):
-    """A function of shared functions as it is copied into programs."""
+    """One of the shared functions that are copied into programs."""
 
     function: func.FuncOp
-    """Private, in no module, under a short name; refers to others by theirs."""
+    """Private and in no module, under a short name; it refers to others by their short names."""
     name: str
     outline: tuple[ir.FunctionType, str]
     """See :func:`outline_of`."""
     uses: tuple[str, ...]
     """The shared functions that it refers to."""
     sources: Mapping[int, Any]
-    """The custom rules that its ops lack, by the marks that they have."""
+    """The custom rules that its ops lack, by the marks on the ops."""
     shape: FunctionShape
     verified: set[object]
     """The settings (:func:`setting`) under which a copy was found valid."""
 
 
 class FunctionCopy(NamedTuple):
-    """Facts about a function of a program that is the copy of an exported function."""
+    """A function of a program that is a copy of an exported function."""
 
     leaf: ExportedFunction
     uses: tuple[str, ...]
@@ -65,11 +65,11 @@ class FunctionCopy(NamedTuple):
 
 
 def dedupe_functions(program: Module, copies: dict[str, FunctionCopy] | None = None) -> bool:
-    """Keeps the first of each class of equal private functions, and refers to it everywhere;
-    whether there were any equal ones.
+    """Keeps the first of each class of equal private functions and redirects all references to it;
+    returns whether any were equal.
 
     Args:
-      copies: what is known of some functions; is brought up to date.
+      copies: known copies of exported functions; updated in place.
     """
     functions = program.functions
     count = len(functions)
@@ -85,10 +85,10 @@ def merge_functions(
     among: Collection[str] | None = None,
     copies: dict[str, FunctionCopy] | None = None,
 ) -> None:
-    """Merges equal functions of a module in place; those that go leave the dictionary too.
+    """Merges equal functions of a module in place; removed ones leave the dictionary too.
 
     Args:
-      among: only these may go, by default all.
+      among: the functions that may be removed, by default all.
     """
     copies = {} if copies is None else copies
     with scope():
@@ -108,10 +108,10 @@ def merge_functions(
 def rename_functions(
     program: Module, names: dict[str, str], copies: dict[str, FunctionCopy], uses: SymbolUses
 ) -> None:
-    """Gives functions other names, and refers to them by these.
+    """Renames functions and the references to them.
 
     Args:
-      uses: what the functions refer to so far.
+      uses: the symbols that the functions refer to before.
     """
     if not names:
         return
@@ -140,10 +140,10 @@ def _rename_uses_of(
 def equal_functions(
     functions: Mapping[str, func.FuncOp], copies: Mapping[str, FunctionCopy] | None = None
 ) -> dict[str, str]:
-    """The first function that is equal to each one.
+    """For each function, the first one that is equal to it.
 
     Args:
-      copies: what is known of some functions.
+      copies: known copies of exported functions.
     """
     copies = copies or {}
     shapes: dict[Any, int] = {}
@@ -152,7 +152,7 @@ def equal_functions(
     own_outlines = {
         n: outline_of(f) for n, f in functions.items() if n not in copies and is_private(f)
     }
-    # The shape of a function that is unlike all others for a simpler reason is not needed.
+    # A function with a unique outline equals no other: its shape is not needed.
     outlines = collections.Counter(own_outlines.values())
     if own_outlines:
         outlines.update(copies[name].leaf.outline for name in functions if name in copies)
@@ -173,9 +173,9 @@ def equal_functions(
 def split_classes(class_of: dict[str, int], uses: Mapping[str, tuple[str, ...]]) -> None:
     """Splits classes until the members of each refer to functions of the same classes, in place.
 
-    Only who refers to what has just left its class is looked at, and the largest part of a class
-    stays (Hopcroft 1971), so that a function leaves few classes: a chain of functions takes as many
-    rounds as it is long.
+    Each round looks only at functions that refer to one that has just left its class.  The largest
+    part of a class stays in it (Hopcroft 1971), so that a function changes its class a few times
+    only.  A chain of functions takes as many rounds as it is long.
     """
     members: dict[int, set[str]] = collections.defaultdict(set)
     for name, number in class_of.items():
@@ -195,7 +195,7 @@ def split_classes(class_of: dict[str, int], uses: Mapping[str, tuple[str, ...]])
         left: list[str] = []
         for number, by_uses in groups.items():
             group, parts = members[number], [*by_uses.values()]
-            # The others refer to the same classes as each other, and as before.
+            # The other members refer to the same classes as before.
             others = len(group) - sum(map(len, parts))
             largest = max(parts, key=len)
             if others < len(largest):
@@ -214,14 +214,14 @@ def split_classes(class_of: dict[str, int], uses: Mapping[str, tuple[str, ...]])
 def outline_of(function: func.FuncOp) -> tuple[ir.FunctionType, str]:
     """The type of a function and the name of its first op: equal for equal functions.
 
-    A function that does no more than call another one has the other one's type.
+    The type alone would not do: a function that only calls another one has the same type.
     """
     first = function.entry_block.operations[0]
     return function.type, first.operation.name
 
 
 class FunctionShape(tuple[Any, ...]):
-    """Equal for functions that differ in the symbols they refer to; hashed once."""
+    """A function without the symbols that it refers to; hashed once."""
 
     def __hash__(self) -> int:
         cached = self.__dict__.get("hash")
@@ -250,7 +250,7 @@ def shape_of(
             uses.extend(symbols)
             attributes.append((key, rename(attr, _BLANK) if symbols else attr))
         types = tuple(op.results.types)
-        # An op with regions is like no other.
+        # An op with regions equals no other.
         regions = op if has_regions(op, name) else None
         parts = name, tuple(attributes), tuple([numbers[v] for v in operands]), types, regions
         ops.append(parts)
@@ -302,12 +302,12 @@ def rename(attr: ir.Attribute, names: Mapping[str, str]) -> ir.Attribute:
 
 
 def short_name(symbol: str) -> str:
-    """A symbol without the numbers that told it from others."""
+    """A symbol without the numbers that make it unique."""
     return re.sub(r"(_\d+)+$", "", symbol) if symbol[-1].isdigit() else symbol
 
 
 def rename_uses(function: func.FuncOp, names: Mapping[str, str]) -> None:
-    """Renames the functions that a function refers to."""
+    """Renames the references of a function to others."""
     for op, name in named_ops(function):
         for holder in (op, *inner_ops(op)) if is_foreign(name) else (op,):
             attributes = holder.attributes

@@ -1,11 +1,11 @@
-"""The driver of rewrites of single ops, each where it stands.
+"""The driver of rewrites of single ops in place.
 
-A rewrite is a function of an op that gives the values which take the place of its results, or
-``None`` where the op stays.  A pass that rewrites op by op is a table of rewrites by op name, and
-:func:`rewrite_ops` does the rest: the walk, the insertion point, the check of types, the ops that
-are gone, and the news that the program has changed.
+A rewrite is a function of an op.  It returns the values that replace the op's results, or ``None``
+to keep the op.  A pass that rewrites op by op is a table of rewrites by op name.
+:func:`rewrite_ops` does the rest: it walks the ops, sets the insertion point, checks types, erases
+replaced ops, and reports the change to the program.
 
-``jaxpr-canonicalize`` has a driver of its own, whose rewrites also apply to the ops that they build
+``jaxpr-canonicalize`` has its own driver, which also rewrites the ops that rewrites build
 (:mod:`jaxmlir.optimize.simplify.canonicalize.rewriter`).
 """
 
@@ -35,22 +35,22 @@ def rewrite_ops(
     drop_dead: bool = False,
     converts: bool = False,
 ) -> int:
-    """Rewrites the ops of a program in place; how many.
+    """Rewrites the ops of a program in place; returns how many.
 
-    Each function is gone through once, from the top, but for those of kernels.  A rewrite is called
-    at each op of its name: new ops are put before that and are located where it is.  It gives the
-    values for the results, one alone or in a sequence, which are converted where they are weakly
-    typed and the results are not, or the other way round.  Where it gives ``None``, it has written
-    nothing.
+    Each function is walked once, from the top, except functions of kernels.  A rewrite is called at
+    each op with its name.  New ops are inserted before that op and get its location.  The rewrite
+    returns the replacement of the results, as one value or a sequence.  Values are converted where
+    they are weakly typed and the results are not, or the other way round.  A rewrite that returns
+    ``None`` must not have written anything.
 
     Args:
       rewrites: by op name, such as ``"jaxpr.log"``.
-      drop_dead: also take out what is used no more of the functions that were changed.
-      converts: convert values of any element types to those of the results, as a rewrite that is
+      drop_dead: also drop dead ops of the functions that changed.
+      converts: convert values of any element type to that of the result, because a rewrite that is
         written in JAX may promote types.
 
     Raises:
-      PassError: values do not fit in the place of an op's results.
+      PassError: values do not fit the results of an op.
     """
     with scope():
         rewrite = functools.partial(_rewrite, rewrites=rewrites, converts=converts)
@@ -64,12 +64,13 @@ def rewrite_functions(
     *,
     drop_dead: bool = True,
 ) -> int:
-    """Rewrites the functions of a program in place, one by one; how often anything was rewritten.
+    """Rewrites the functions of a program in place, one by one; returns the number of rewrites.
 
     Args:
-      names: only functions with an op of one of these are rewritten, and none of kernels.
-      rewrite: rewrites a function, and says how often.
-      drop_dead: also take out what is used no more of the functions that were changed.
+      names: only functions that have an op with one of these names are rewritten, and none of
+        kernels.
+      rewrite: rewrites a function and returns the number of rewrites.
+      drop_dead: also drop dead ops of the functions that changed.
     """
     count = 0
     for function in outside_kernels(program, names):
@@ -102,10 +103,10 @@ def _rewrite(function: func.FuncOp, rewrites: Mapping[str, Rewrite], converts: b
 
 
 def replace(op: Any, values: Sequence[ir.Value]) -> None:
-    """Uses values instead of an op's results, and removes the op.
+    """Replaces an op's results by values, and erases the op.
 
     Raises:
-      PassError: there are more or fewer of them, or they have other types.
+      PassError: the number of values or their types differ from the results'.
     """
     results = list(op.results)
     types, got = [r.type for r in results], [v.type for v in values]
@@ -119,7 +120,7 @@ def replace(op: Any, values: Sequence[ir.Value]) -> None:
 
 
 def _fits(types: list[ir.Type], got: list[ir.Type]) -> bool:
-    """Whether types differ in nothing but being weak."""
+    """Whether types are equal up to weak types."""
     return len(types) == len(got) and all(
         core.typematch(aval_of(a), aval_of(b)) for a, b in zip(types, got, strict=True)
     )

@@ -1,10 +1,10 @@
-"""``jaxpr-inline``: calls replaced by the bodies of the functions that they call.
+"""``jaxpr-inline``: replaces calls by the bodies of the functions that they call.
 
-A call is inlined if it is the only use of its function, or if the function is small; functions are
-gone through callees first, so what a function calls counts towards its size by then.  Calls that
-ask for something of their own (shardings, layouts, a mesh, compiler options), and functions with
-the attribute ``no_inline``, stay.  So do ``remat2``, custom derivatives and loops: they are more
-than calls.
+A call is inlined if it is the only use of its function, or if the function is small.  Callees are
+visited first, so that the size of a function includes what was inlined into it.  Calls with
+attributes of their own (shardings, layouts, a mesh, compiler options) stay, and so do calls of
+functions with the attribute ``no_inline``.  ``remat2``, custom derivatives and loops also stay:
+they are more than calls.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Inline(Pass):
         functions, graph = program.functions, analyses_of(program).graph
         uses = graph.counts()
         sizes: dict[str, int] = {}
-        # Larger functions that are called once, and by which.
+        # Larger functions that are called once, with their callers.
         waiting: dict[str, str] = {}
         changed = False
         for symbol in graph.callees_first():
@@ -58,7 +58,7 @@ class Inline(Pass):
                 changed = True
                 uses[callee] -= 1
                 if sizes[callee] > self.max_ops:
-                    # Not yet: the ops of a chain of such calls would be copied once for each.
+                    # Inlined later: each call of a chain would copy the ops of the rest again.
                     waiting[callee] = symbol
                     grown += sizes[callee] - 1
                     continue
@@ -77,9 +77,9 @@ class Inline(Pass):
 
 
 def inlined(functions: dict[str, func.FuncOp], function: func.FuncOp) -> func.FuncOp:
-    """A function with all its plain calls inlined, whatever the size of what they call.
+    """A function with all its plain calls inlined, whatever the size of the callees.
 
-    It is a copy before the function, or the function itself if that calls nothing.
+    It is a copy, inserted before the function, or the function itself if it has no plain calls.
     """
     if all(callee_of(op, name, functions) is None for op, name in ops_with_symbols(function)):
         return function
@@ -91,13 +91,13 @@ def inlined(functions: dict[str, func.FuncOp], function: func.FuncOp) -> func.Fu
 def _inline_all(
     functions: dict[str, func.FuncOp], function: func.FuncOp, among: Container[str]
 ) -> None:
-    """Replaces the calls of some functions, and those in what comes in their place.
+    """Inlines the calls of the functions ``among``, including those in inlined bodies.
 
-    Each op is copied once, however deep it is, and put at the end: what comes in place of a call is
-    written apart, and gone through next.
+    Each op is copied once, however deeply it is nested, and moved to the end of the function.  The
+    body of a callee is first written into a scratch function, whose ops are visited next.
     """
     *ops, last = function.entry_block.operations
-    # Each with the function that the ops are in, without which they would be gone.
+    # The ops to visit, with their function, which keeps them alive.
     stack = [(iter(ops), function.operation)]
     while stack:
         op = next(stack[-1][0], None)
@@ -123,8 +123,7 @@ def _inline(op: Any, name: str, function: func.FuncOp) -> None:
 
 
 def _location(op: Any, name: str) -> ir.Location:
-    """The location of the ops of a called function: profiles name the function, as they do without
-    us."""
+    """The location of inlined ops: it names the callee, so that profiles do, as without jaxmlir."""
     attributes = op.attributes
     called = attributes["name"] if "name" in attributes else None
     return locations.of_body(op.location, _scope(name, called))

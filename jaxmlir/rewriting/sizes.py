@@ -1,4 +1,4 @@
-"""Numbers for the dimension variables of functions: in types, attributes and ops."""
+"""Substitutes sizes for the dimension variables of functions in types, attributes and ops."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Sizes = Mapping[str, Any]
 
 
 def evaluate(dim: Any, sizes: Sizes) -> Any:
-    """A dimension at given sizes of the variables; those without a size stay."""
+    """A dimension at given sizes of the variables; variables without a size stay."""
     if core.is_constant_dim(dim):
         return plain(dim)
     others = dim._get_vars() - sizes.keys()
@@ -27,16 +27,16 @@ def evaluate(dim: Any, sizes: Sizes) -> Any:
 
 
 def plain(size: Any) -> Any:
-    """A size that is a number as an ``int``."""
+    """A constant size as an ``int``; other sizes unchanged."""
     return int(size) if core.is_constant_dim(size) else size
 
 
-# A node of a pytree may have sizes: that of a sparse matrix has its shape.
+# Pytree nodes may contain sizes: the node of a sparse matrix contains its shape.
 _TREES = ("jaxpr.in_tree", "jaxpr.out_tree")
 
 
 class SizeSubstitution:
-    """Numbers for dimension variables, in types, attributes and ops."""
+    """Substitutes sizes for dimension variables in types, attributes and ops."""
 
     def __init__(self, sizes: Sizes):
         self.sizes = sizes
@@ -65,7 +65,7 @@ class SizeSubstitution:
                         attributes[key] = changed
 
     def replace_with_size(self, op: Any) -> None:
-        """Makes a dimension that is used as a number the number."""
+        """Evaluates a ``jaxpr.dim_as_value``: replaces it by a constant if the size is known."""
         (result,) = op.results
         size = evaluate(codec.decode(op.attributes["dim"]), self.sizes)
         if not core.is_constant_dim(size):
@@ -103,7 +103,7 @@ class SizeSubstitution:
         return new_attribute
 
     def _new_attribute(self, attr: ir.Attribute) -> ir.Attribute:
-        """The attribute with numbers; itself if it mentions no dimension."""
+        """The attribute with sizes substituted; unchanged if it mentions no dimension."""
         if isinstance(attr, ir.TypeAttr):
             type_ = self.type(attr.value)
             return attr if type_ == attr.value else ir.TypeAttr.get(type_)
@@ -112,7 +112,7 @@ class SizeSubstitution:
             changed = [self.attribute(item) for item in items]
             if changed == items:
                 return attr
-            # A tuple of integers has a form of its own.
+            # A tuple of integers is encoded as a dense array.
             if all(isinstance(item, ir.IntegerAttr) for item in changed):
                 return ir.DenseI64ArrayAttr.get([item.value for item in changed])
             return ir.ArrayAttr.get(changed)

@@ -1,1 +1,1 @@
-"""A program as a JAX primitive: calls, devices, and what JAX's transformations make of it."""
+"""A program as a JAX primitive: calls, devices, and the rules for JAX's transformations."""

@@ -1,6 +1,6 @@
 """A function of a program, as the parameter of equations that call it.
 
-It is transformed by the passes once per pattern, and cut down to what some of its results need.
+A callee caches what the passes derive from it, by pattern, and can be pruned to some results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jaxmlir.optimize.simplify.dce import prune
 from jaxmlir.runtime.differentiation import as_given
 from jaxmlir.runtime.placement import placement_of, with_devices
 from jaxmlir.support.lazy import collector_paused
-from jaxmlir.support.masks import chosen
+from jaxmlir.support.masks import chosen, filled
 from jaxmlir.targets import Target
 
 
@@ -40,7 +40,7 @@ class Callee:
         return f"@{self.symbol}"
 
     def twin(self) -> Callee:
-        """Another one of the same function, that knows of nothing derived from it."""
+        """A new callee of the same function, without the cache of derived functions."""
         return Callee(self.program, self.symbol)
 
     def derived(self, transformation: str, pattern: Any) -> Any:
@@ -52,55 +52,55 @@ class Callee:
             )
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What ``make`` gives, or gave before."""
+        """The result of ``make``, which runs once for each key."""
         if key not in self._derived:
             self._derived[key] = make()
         return self._derived[key]
 
     @property
     def signature(self) -> Any:
-        """What the function takes and gives."""
+        """The types of the function's operands and results, and its effects."""
         return call_signature(self.program, self.symbol)
 
     @property
     def sizes_scope(self) -> Any | None:
-        """The caller's scope of symbolic sizes, where they are a caller's."""
+        """The scope of symbolic sizes, if they are the caller's."""
         return self.program.sizes_scope
 
     # -- targets --
 
     @property
     def whole(self) -> Module:
-        """The program with all of the function."""
+        """The program with the whole function."""
         return self.program
 
     @property
     def has_versions(self) -> bool:
-        """Whether the function is another one for other targets."""
+        """Whether other targets may have other versions of the function."""
         return self.whole.recipe is not None and self.symbol == self.whole.name
 
     def _fits(self, version: Module) -> bool:
-        """Whether the call has what the function takes in a version of the program."""
+        """Whether the call has all arguments that a version of the program needs."""
         return True
 
     def _cut(self, version: Module) -> Module:
-        """A version of the program, cut down to what the call needs of it."""
+        """A version of the program, pruned to what the call needs."""
         return version
 
     @property
     def portable(self) -> Module:
-        """What is transformed: the program before it was decided what is stored."""
+        """The version to transform: the program before the passes that decide what is stored."""
         return self._cut(self.whole.versions.portable) if self.has_versions else self.program
 
     @property
     def closed_jaxpr(self) -> Any:
-        """The function for JAX's own interpreters, which transform it."""
+        """The function as a jaxpr, for JAX's own interpreters to transform."""
         return self.portable.exporter.jaxpr(self.symbol)
 
     def jaxpr_for(self, target: Target | None) -> Any:
-        """The function for a target, by default as it is, to be a part of another program.
+        """The function for a target, by default as it is, to become part of another program.
 
-        What is stored is decided with that, where it is not yet.
+        If it is not decided yet what is stored, it is decided together with the other program.
         """
         version = self.whole
         if target is not None and self.has_versions:
@@ -109,7 +109,7 @@ class Callee:
 
     @property
     def placement(self) -> Any | None:
-        """What JAX must know of the devices that the function mentions."""
+        """The placement of the function (:func:`jaxmlir.runtime.placement.placement_of`)."""
         return with_devices(self.program.placement)
 
     def lower(self, ctx: Any, args: Sequence[Any]) -> tuple[list[Any], Any]:
@@ -119,7 +119,7 @@ class Callee:
     def _lower(
         self, ctx: Any, lower: Callable[[Any, Module], tuple[list[Any], Any]]
     ) -> tuple[list[Any], Any]:
-        """Emits what the function is for the targets of a module."""
+        """Emits the versions of the function for the targets of a module."""
         whole, has_versions = self.whole, self.has_versions
         if not has_versions and whole.when_lowered is None:
             return lower(ctx, whole)
@@ -131,9 +131,9 @@ class Callee:
         return lower_for_targets(ctx, self.signature.effects, form_of, lower)
 
     def pruned(self, results: Mask) -> tuple[Mask, Callee] | None:
-        """The arguments that those results need, and a callee that takes and gives only these.
+        """The arguments that the results need, and a callee with only these arguments and results.
 
-        ``None`` where nothing would be dropped from the function and those that it calls.
+        ``None`` if this drops nothing from the function and the functions it calls.
         """
         key = ("prune", results)
         if key not in self._derived:
@@ -150,18 +150,17 @@ class Callee:
             if not liveness.drops(entry):
                 return None
             if liveness.met_custom_rules:
-                # What only a custom rule may need is an argument all the same: the variant can be
-                # differentiated.
+                # Arguments that only custom rules need are kept: the variant may be differentiated.
                 needed = liveness.with_custom_rules().arguments(self.symbol, results)
                 entry = entry._replace(arguments=needed)
             return entry.arguments, PrunedCallee(self.program, entry)
 
 
 class PrunedCallee(Callee):
-    """A variant of a function.
+    """A callee with some of a function's arguments and results.
 
-    Lowering leaves out what it lacks; to be transformed it becomes the function of a program that
-    is cut down to it.
+    Lowering leaves out what the variant does not need.  For transformations, it becomes a function
+    of a pruned program.
     """
 
     __slots__ = ("variant", "whole")
@@ -222,8 +221,8 @@ class PrunedCallee(Callee):
             return with_devices(placement_of(self.whole, ops))
 
     def lower(self, ctx: Any, args: Sequence[Any]) -> tuple[list[Any], Any]:
-        variant, rest = self.variant, iter(args)
-        every = [next(rest) if is_kept else None for is_kept in variant.arguments]
+        variant = self.variant
+        every = filled(args, variant.arguments)
 
         def lower(ctx: Any, form: Module) -> tuple[list[Any], Any]:
             results, tokens = lower_function(ctx, form, self.symbol, every, variant.results)
@@ -246,11 +245,11 @@ class PrunedCallee(Callee):
 
 @collector_paused
 def derive(program: Module, symbol: str, transformation: str, pattern: Any) -> Any:
-    """A copy of the program with the transformed function in it, and what the pass says of it."""
+    """A copy of the program with the transformed function, and the pass's description of it."""
     try:
         return _derive(program, symbol, transformation, pattern)
     except TransformError:
-        # As methods of the program do: see `derived_once`.
+        # Retried as in methods of the program: see `derived_once`.
         if not program.rule_tracing.reads_as_another or symbol != program.name:
             raise
         program.rule_tracing.looked_at()
@@ -272,7 +271,8 @@ def _derive(program: Module, symbol: str, transformation: str, pattern: Any) -> 
             program.trace_rules()
         elif transformation != "vmap" and program.has_untraced_rules:
             program.trace_rules(within=reachable(program._functions, symbol, custom_rules=False))
-        # Nobody looks at it: the rules of what it does not run wait, and those that are told zeros.
+        # Nobody inspects the copy, so rules of functions that it does not run stay untraced, and
+        # so do rules that are told which tangents are zero.
         result = program.clone(hold_rules=True)
     with deep_calls_as(TransformError), scope():
         rules = Rules(result)

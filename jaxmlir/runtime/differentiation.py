@@ -1,11 +1,11 @@
-"""Which functions JAX differentiates: those that it is given, or what they are staged out to.
+"""Has JAX differentiate programs instead of the functions it is given.
 
 ``jax.grad``, ``value_and_grad``, ``vjp``, ``jvp``, ``linearize``, ``jacrev``, ``jacfwd`` and
-``hessian`` all come to two functions of JAX, which run a Python function on tracers of theirs.
-Within :func:`staged_by` that function is another one, which calls its program instead: the rules of
-that call are the passes.
+``hessian`` all end in two functions of JAX, which run a Python function on their tracers.  Within
+:func:`staged_by`, the function is replaced by one that calls its program.  The rules of that call
+are the passes.
 
-What is in force is a part of the key of JAX's caches: a jitted function that is traced within
+The setting is part of the key of JAX's caches: a jitted function that is traced within
 :func:`staged_by` is traced again outside.
 """
 
@@ -22,7 +22,7 @@ import jax
 from jaxmlir._compat import core, pe, replace_differentiated
 
 Staging: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""From a function to one of the same arguments and results."""
+"""Maps a function to one with the same arguments and results."""
 
 _staging = jax.make_user_context(None)
 
@@ -35,10 +35,10 @@ _counts = _StagingCounts()
 
 
 def staged_by(staging: Staging | None) -> AbstractContextManager[None]:
-    """Has JAX, where it traces within the block, differentiate ``staging(f)`` in place of ``f``.
+    """Has JAX differentiate ``staging(f)`` in place of ``f`` while it traces within the block.
 
     Args:
-      staging: equal ones are the same to JAX's caches; ``None`` leaves functions as they are.
+      staging: the replacement; JAX's caches compare it by equality.  ``None`` replaces nothing.
     """
     if staging is not None:
         _take_over()
@@ -46,7 +46,7 @@ def staged_by(staging: Staging | None) -> AbstractContextManager[None]:
 
 
 def staged_everywhere_by(staging: Staging | None) -> None:
-    """Has JAX differentiate as within :func:`staged_by`, in all threads of the process."""
+    """Applies :func:`staged_by` to all threads of the process, without a block."""
     if staging is not None:
         _take_over()
     _staging.set_global(staging)
@@ -56,7 +56,7 @@ def staged_everywhere_by(staging: Staging | None) -> None:
 def as_given() -> Iterator[None]:
     """Has JAX differentiate functions as they are given within the block.
 
-    So do its rules, which may differentiate functions in turn: what they write is the same for all
+    Used around rules, which may differentiate functions in turn: their output is shared by all
     programs.
     """
     with _staging(None):
@@ -64,7 +64,7 @@ def as_given() -> Iterator[None]:
 
 
 def num_staged() -> int:
-    """How many functions this thread has differentiated staged so far."""
+    """How many functions this thread has replaced for differentiation so far."""
     return _counts.staged
 
 
@@ -85,12 +85,12 @@ def _replacement(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_traced() -> bool:
-    """Whether JAX stages out what happens now: elsewhere functions may look at values."""
+    """Whether JAX is tracing to a jaxpr; otherwise functions may look at concrete values."""
     return any(isinstance(trace, pe.DynamicJaxprTrace) for trace in _traces())
 
 
 def _traces() -> Iterator[Any]:
-    """The traces under way, innermost first."""
+    """The active traces, innermost first."""
     trace = core.trace_ctx.trace
     while trace is not None:
         yield trace
@@ -98,5 +98,5 @@ def _traces() -> Iterator[Any]:
 
 
 def is_under_way(tracer: core.Tracer) -> bool:
-    """Whether the trace that a value is of goes on."""
+    """Whether the trace of a tracer is still active."""
     return any(trace is tracer._trace for trace in _traces())

@@ -1,24 +1,24 @@
-"""``jaxpr-fold-constants``: what depends on constants alone is computed once, before the program.
+"""``jaxpr-fold-constants``: computes values that depend on constants alone before the program runs.
 
     // Pattern: f(c0, c1, ...) -> c, the value of f
 
-XLA folds constants when it compiles a program, so that ``(A @ B) @ x`` with constants ``A`` and
-``B`` costs one product a call.  Passes that look at what products cost would take the first one for
-work of each call, and write ``A @ (B @ x)``; and XLA folds neither what a library computes, such as
-factors of a matrix, nor loops.  So values are folded first, with what XLA makes of the same ops on
-the same constants: the numbers are those that it would fold to.
+XLA folds constants when it compiles a program, so ``(A @ B) @ x`` with constants ``A`` and ``B``
+costs one product per call.  Passes that weigh the costs of products would count the first one for
+each call, and write ``A @ (B @ x)``.  Besides, XLA folds neither loops nor library calls, such as
+matrix factorizations.  So values are folded here first.  XLA compiles the same ops on the same
+constants, so the numbers are those that it would fold to.
 
-What is folded is limited:
+A value is folded under these conditions:
 
-* it takes as much work as starting a kernel or more, which is worth to compile something for (less
-  is folded by ``jaxpr-canonicalize`` and by XLA), and at most :data:`MAX_WORK`, about a second;
-* it is no larger than the constants that it is made of, or than :data:`MAX_GROWTH` bytes: of larger
-  values that are made of folded ones the ops stay;
-* it is made of an array at least: identity matrices and masks, which are made of numbers and iotas,
-  are recognised by other passes;
-* ops have no effects, draw no random numbers, call nothing beyond XLA and its libraries, and run
-  loops of a known number of iterations only;
-* values are plain arrays, on no mesh, and constants that are JAX's arrays are on one device of the
+* It takes at least as much work as starting a kernel, which makes compiling worthwhile
+  (``jaxpr-canonicalize`` and XLA fold less), and at most :data:`MAX_WORK`, about a second.
+* It is no larger than the constants it is computed from, or than :data:`MAX_GROWTH` bytes.  Larger
+  values are still computed by their ops, from folded values.
+* It is computed from at least one array.  Other passes recognize identity matrices and masks, which
+  are computed from numbers and iotas.
+* Its ops have no effects, draw no random numbers, call nothing beyond XLA and its libraries, and
+  run only loops with a known trip count.
+* Values are plain arrays on no mesh, and constants that are JAX arrays are on one device of the
   platform that they are folded for.
 """
 
@@ -53,19 +53,18 @@ from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
 MAX_WORK = 2e10
-"""The most work, in flops: a second of one core, which is what XLA would take to fold it."""
+"""The most work, in flops: a second of one core, as XLA would take to fold it."""
 MAX_GROWTH = 64 * 1024
-"""The bytes of a value that may be larger than the constants that it is made of."""
+"""The most bytes of a value that is larger than the constants it is computed from."""
 
-# How often they run their body is not known.
+# Loops with an unknown trip count.
 _NEVER = frozenset({"jaxpr.while", "jaxpr.checkpointed_while"})
 _RANDOM = frozenset(f"jaxpr.{op.name}" for op in RANDOM.ops)
 _CONSTANT = "jaxpr.constant"
 
 
 class FoldConstants(Pass):
-    """Compute what depends on constants alone, where that takes long and gives no more than it
-    takes.
+    """Fold values that depend on constants alone, if they take long to compute and are small.
 
     Options:
       min-work: the least number of operations; by default that of starting a kernel.
@@ -77,7 +76,7 @@ class FoldConstants(Pass):
     max_work: Amount = MAX_WORK
 
     def run(self, program: Module) -> bool:
-        # Values are computed here.
+        # Values are computed on the default device of this process.
         if program.target.platform != default_target().platform:
             return False
         return fold_constants(program, self.min_work, self.max_work)
@@ -86,10 +85,10 @@ class FoldConstants(Pass):
 def fold_constants(
     program: Module, min_work: float | None = None, max_work: float = MAX_WORK
 ) -> bool:
-    """Folds constants in all functions of a program, in place; whether there was anything.
+    """Folds constants in all functions of a program, in place; returns whether there were any.
 
     Args:
-      min_work, max_work: the limits of the work that a value takes.
+      min_work, max_work: the limits of the work to compute a value.
     """
     foldable, work = _FoldableOps(program), Work(program)
     min_work = work.kernel if min_work is None else min_work
@@ -111,15 +110,15 @@ def fold_constants(
 
 
 def _evaluated(program: Module, lines: Sequence[_FoldableValues]) -> Iterator[np.ndarray] | None:
-    """The values that were chosen, as XLA computes them; ``None`` where it cannot."""
+    """The chosen values, computed by XLA; ``None`` if it fails."""
     scratch = program.clone(hold_rules=True)
     new = NewFunction(Rules(scratch), "constants", [], lines[0].body.function)
     with new.body():
         symbol = new.finish([v for line in lines for v in line.write()])
     scratch.changed()
     avals = call_signature(scratch, symbol).results
-    # Constants are known in a function that is being traced, too.  No keys are among them; where a
-    # value is not finite, the debugging flags say so when the program runs.
+    # Constants can be evaluated while a function is being traced, too.  No keys are among them.  If
+    # a value is not finite, the debugging flags report it when the program runs.
     with (
         jax.ensure_compile_time_eval(),
         widths_of(avals),
@@ -135,14 +134,14 @@ def _evaluated(program: Module, lines: Sequence[_FoldableValues]) -> Iterator[np
 
 
 class _FoldableOps:
-    """Which ops of a program may be computed before it runs, if their operands are known."""
+    """Which ops of a program may be computed before it runs if their operands are known."""
 
     def __init__(self, program: Module):
         self._program = program
         self._functions: dict[str, bool] = {}
 
     def __call__(self, op: Any, signature: Signature) -> bool:
-        """Whether an op with known operands may be."""
+        """Whether an op with known operands may be computed before the program runs."""
         if not is_plain_signature(signature) or not self._may_run(op, signature.name):
             return False
         if any(is_key(aval_of(t)) for t in (*signature.operands, *signature.results)):
@@ -154,8 +153,8 @@ class _FoldableOps:
         return all(map(self._function, symbols_of(op, custom_rules=False)))
 
     def _is_here(self, op: Any) -> bool:
-        """Whether a constant is one array, in the memory of this process or of the device on which
-        it is computed with."""
+        """Whether a constant is an array in the memory of this process or of the device that
+        computes the values."""
         if "name" not in op.attributes:
             return isinstance(op.attributes["value"], ir.DenseElementsAttr)
         array = self._program.constants.unread(ir.StringAttr(op.attributes["name"]).value)
@@ -187,10 +186,10 @@ class _FoldableOps:
 
 
 class _FoldableValues:
-    """A function, and those of its values that depend on constants alone.
+    """A function, and its values that depend on constants alone.
 
     Attributes:
-      chosen: the values to fold, by number.
+      chosen: the numbers of the values to fold.
     """
 
     def __init__(self, body: FunctionView, foldable: _FoldableOps, work: Work):
@@ -198,7 +197,7 @@ class _FoldableValues:
         self.chosen: list[int] = []
         self._work = work
         self._constant = [False] * len(body.types)
-        # Of known values, the work of what they are made of, of each part as often as it is read.
+        # An upper bound of the work of each known value: shared operands count once per use.
         self._bounds = [0.0] * len(body.types)
         for index, (operands, (first, last)) in enumerate(
             zip(body.operands, body.results, strict=True)
@@ -210,8 +209,8 @@ class _FoldableValues:
                 self._bounds[first:last] = [bound] * (last - first)
 
     def choose(self, min_work: float, max_work: float) -> None:
-        """Chooses the last values, those that others read, if they take enough work and not too
-        much, and are small; else values that they are made of."""
+        """Chooses the known values that other ops read, if they take enough but not too much work
+        and are small; otherwise, values among their operands."""
         body, chosen, seen = self.body, set[int](), set[int]()
         pending = [v for v in body.returned if self._constant[v]]
         for operands, (first, last) in zip(body.operands, body.results, strict=True):
@@ -222,11 +221,11 @@ class _FoldableValues:
             if value in seen or self._bounds[value] < min_work:
                 continue
             seen.add(value)
-            cone, maker = self._cone(value), body.makers[value]
+            cone, maker = body.cone([value]), body.makers[value]
             work = sum([self._work.at(body, index) for index in cone])
             if work < min_work or not any(map(self._is_array, cone)):
                 continue
-            # To see an array in another shape or order is no work.
+            # A view of an array takes no work.
             is_view = not self._work.at(body, maker)
             if not is_view and work <= max_work and self._is_small(value, cone):
                 chosen.add(value)
@@ -235,10 +234,9 @@ class _FoldableValues:
         self.chosen = sorted(chosen)
 
     def write(self) -> list[ir.Value]:
-        """Writes the ops that the chosen values are made by at the insertion point; the values
-        there."""
+        """Copies the ops of the chosen values to the insertion point; returns the values there."""
         body, values = self.body, dict[int, ir.Value]()
-        for index in sorted(set[int]().union(*map(self._cone, self.chosen))):
+        for index in sorted(body.cone(self.chosen)):
             with body.ops[index].location:
                 operands = [values[v] for v in body.operands[index]]
                 results = copy(body.ops[index], body.names[index], operands)
@@ -246,22 +244,11 @@ class _FoldableValues:
         return [values[v] for v in self.chosen]
 
     def replace(self, program: Module, value: int, array: np.ndarray) -> None:
-        """Reads an array where a value was read."""
+        """Replaces the uses of a value by an array constant."""
         op, old = self.body.ops[self.body.makers[value]], self.body.value(value)
-        remark(op, f"computed once: {count(len(self._cone(value)), 'op')} on constants")
+        remark(op, f"computed once: {count(len(self.body.cone([value])), 'op')} on constants")
         with ir.InsertionPoint(op), op.location:
             old.replace_all_uses_with(toolbox.constant(program, array, old.type))
-
-    def _cone(self, value: int) -> set[int]:
-        """The ops that a value is made by."""
-        body, seen = self.body, set[int]()
-        pending = [body.makers[value]]
-        while pending:
-            index = pending.pop()
-            if index not in seen:
-                seen.add(index)
-                pending += [body.makers[v] for v in body.operands[index]]
-        return seen
 
     def _is_array(self, index: int) -> bool:
         """Whether an op is a constant of several elements."""

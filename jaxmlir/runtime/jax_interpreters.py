@@ -1,8 +1,9 @@
-"""Interpreters of JAX that look at each equation, and what they make of a program's.
+"""Rules for calls of programs in JAX's interpreters, which look at each equation.
 
 ``jax.experimental.jet`` computes Taylor series, ``sparsify`` computes with sparse arrays,
-``checkify`` finds out what goes wrong, and ``jax_debug_key_reuse`` which random keys are used
-twice, by a rule for each primitive.  To them a call of a program is a ``jit`` of its equations.
+``checkify`` finds run-time errors, and ``jax_debug_key_reuse`` finds random keys that are used
+twice.  Each has a rule per primitive.  They treat a call of a program as a ``jit`` of its
+equations.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 
 
 def register(primitive: Any) -> None:
-    """Gives the primitive of calls its rules in the interpreters, when they are imported.
+    """Adds the rules of the call primitive to the interpreters when these are imported.
 
-    That may be later than JAX has traced a program, and it traces none twice; and importing them
-    here would take longer than what a small program takes to load.
+    Importing them here would take longer than loading a small program.  Adding the rules when a
+    program is traced would miss interpreters that are imported later.
     """
     for module in _INTERPRETERS.keys() & sys.modules.keys():
         _add_rule(primitive, module)
@@ -41,7 +42,7 @@ def _add_rule(primitive: Any, module: str) -> None:
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):
-    """Finds the interpreters as Python does, and adds the rules once they are there."""
+    """Finds the interpreters' modules as Python does, and adds the rules after their import."""
 
     def __init__(self, primitive: Any):
         self.primitive = primitive
@@ -73,7 +74,7 @@ def _series(rules: Any) -> Callable[..., Any]:
 
 def _checks(rules: Any) -> Callable[..., Any]:
     def rule(*args: Any, callee: Callee, placement: Any) -> Any:
-        # Before the operands: what went wrong so far, and what JAX's versions add to that.
+        # The errors so far come before the operands, with further arguments in some JAX versions.
         operands = args[len(args) - len(callee.signature.operands) :]
         eqn = _as_jit(callee, map(core.typeof, operands))
         return rules[eqn.primitive](*args, **eqn.params)
@@ -102,7 +103,7 @@ def _uses_of_keys(rules: Any) -> Any:
 _KEY_REUSE = "jax.experimental.key_reuse._core"
 _SPARSE = "jax.experimental.sparse.transform"
 
-# By module, what its rules are called there, and what makes one of them.
+# By module: the name of its table of rules, and the function that makes a rule.
 _INTERPRETERS = {
     "jax.experimental.jet": ("jet_rules", _series),
     _SPARSE: ("sparse_rules_bcoo", _on_sparse_arrays),

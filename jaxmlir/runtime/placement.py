@@ -1,4 +1,4 @@
-"""Where JAX finds the devices that a program mentions."""
+"""Makes the devices that a program mentions known to JAX."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import JaxmlirError, LoweringError, count
 
-# Ops whose parameters say where values live; and any that JAX lowers knowing the devices.
+# Primitives whose parameters say on which devices values are.  Added to these are the primitives
+# that JAX can lower only if it knows the devices.
 _PLACED = frozenset(
     {"call_exported", "compute_on", "device_put", "jit", "shard_map", "sharding_constraint"}
 )
 
-# Whether a program is lowered for given platforms, whose devices need not be here.
+# Whether a program is lowered for given platforms, whose devices need not be present.
 _ELSEWHERE: ContextVar[bool] = ContextVar("elsewhere", default=False)
 
 
 def placement_of(program: Module, ops: Iterable[tuple[Any, str]]) -> Any | None:
     """A jaxpr of the program's equations that mention devices; ``None`` if there are none.
 
-    JAX decides on which devices a computation runs by searching its equations, sub-jaxprs in
-    parameters included, for shardings.  It finds them here, in an equation that hides its body.
+    JAX decides on which devices a computation runs by searching its equations for shardings,
+    including sub-jaxprs in parameters.  A call of a program hides its body, so JAX finds the
+    shardings in this jaxpr.
 
     Args:
-      ops: those that count, with their names.
+      ops: the ops to search, with their names.
     """
     needs_devices = {p.name for p in dispatch.prim_requires_devices_during_lowering}
     names = {f"jaxpr.{name}" for name in _PLACED | needs_devices}
@@ -52,7 +54,7 @@ def placement_of(program: Module, ops: Iterable[tuple[Any, str]]) -> Any | None:
 
 
 def _placement(eqns: Sequence[Any]) -> Any:
-    """The jaxpr of some equations, which is never run."""
+    """A jaxpr of the equations, which is never run."""
     invars = [v for eqn in eqns for v in eqn.invars]
     info = debug_info("jit", "placement", len(invars), 0)
     effects = pe.make_jaxpr_effects([], invars, [], eqns)
@@ -60,17 +62,17 @@ def _placement(eqns: Sequence[Any]) -> Any:
 
 
 def devices_of(arrays: Iterable[Any]) -> int:
-    """Over how many devices a computation is partitioned, as far as is known where it is traced.
+    """The number of devices that a computation is partitioned over, as far as tracing knows it.
 
     Args:
-      arrays: types or shardings of what it takes, and anything that is none.
+      arrays: types or shardings of the arguments; other objects are ignored.
     """
     shardings = (getattr(x, "sharding", x) for x in arrays)
     return max((_partitions(getattr(sharding, "mesh", None)) for sharding in shardings), default=1)
 
 
 def _partitions(mesh: Any) -> int:
-    """The devices of a mesh; those of manual axes each run a program of their own."""
+    """The number of devices of a mesh along axes that are not manual."""
     if mesh is None or mesh.empty:
         return 1
     manual = jax.sharding.AxisType.Manual
@@ -79,7 +81,7 @@ def _partitions(mesh: Any) -> int:
 
 
 def open_mesh(program: Module) -> Any | None:
-    """The mesh that a program mentions without its devices, as files do; ``None`` if there is
+    """The mesh that a program mentions without naming devices, as in a file; ``None`` if there is
     none."""
     return _open_mesh_of(program.placement)
 
@@ -95,15 +97,15 @@ def _open_mesh_of(placement: Any | None) -> Any | None:
 
 @contextlib.contextmanager
 def default_mesh(program: Module, values: Any) -> Iterator[None]:
-    """Sets the mesh of a program that names no devices, where JAX is not tracing and none is set.
+    """Sets a mesh for a program that names no devices, unless JAX is tracing or a mesh is set.
 
-    It is of the devices that arguments are on, or else of the first ones here.
+    Its devices are those of an argument's mesh of that size, or else the first local ones.
 
     Args:
       values: the arguments of a call.
 
     Raises:
-      LoweringError: there are fewer devices here.
+      LoweringError: there are too few devices.
     """
     mesh = open_mesh(program)
     if mesh is None or _is_set() or not core.trace_state_clean():
@@ -128,21 +130,21 @@ def _is_set() -> bool:
 
 
 def _on_devices(mesh: Any, devices: Sequence[Any]) -> Mesh:
-    """The mesh of the first of some devices."""
+    """The mesh on the first of the devices."""
     places = np.array(devices[: mesh.size]).reshape(mesh.axis_sizes)
     return Mesh(places, mesh.axis_names, axis_types=mesh.axis_types)
 
 
 def with_devices(placement: Any | None) -> Any | None:
-    """What JAX must know of the devices of a call: where a mesh has none and none is set, that it
-    is of the first ones here, if there are enough."""
+    """The placement of a call.  If it has a mesh without devices and no mesh is set, the first
+    local devices are added, if there are enough."""
     mesh = _open_mesh_of(placement)
     if mesh is None or _is_set():
         return placement
     return _with_first_devices(placement, mesh, _ELSEWHERE.get())
 
 
-# JAX and we tell calls by the very object.
+# Cached because JAX and jaxmlir compare the placements of calls by identity.
 @functools.lru_cache(256)
 def _with_first_devices(placement: Any, mesh: Any, elsewhere: bool) -> Any:
     devices = jax.devices()
@@ -157,8 +159,7 @@ def _with_first_devices(placement: Any, mesh: Any, elsewhere: bool) -> Any:
 
 
 def on_mesh(program: Module, jitted: Any) -> Any:
-    """The compiled call of a program: of one whose mesh is chosen when it is called, with the
-    default."""
+    """The compiled call of a program; sets the default mesh if the mesh is chosen at the call."""
     return _MeshCall(program, jitted) if open_mesh(program) is not None else jitted
 
 
@@ -173,11 +174,11 @@ class _MeshCall:
 
 
 def check_devices(placement: Any | None, axis_context: Any) -> None:
-    """Fails where a computation of an open mesh is lowered for another number of devices.
+    """Fails if a computation with an open mesh is lowered for another number of devices.
 
     Args:
-      placement: what the program says of devices.
-      axis_context: JAX's, of the lowered module.
+      placement: the placement of the program.
+      axis_context: JAX's axis context of the lowered module.
     """
     mesh = _open_mesh_of(placement)
     num_devices = getattr(axis_context, "num_devices", None)
@@ -190,8 +191,8 @@ def check_devices(placement: Any | None, axis_context: Any) -> None:
 
 
 def _check_axes(placement: Any | None, chosen: Any) -> None:
-    """Fails where a ``shard_map`` would be of another mesh than the one that is set: its function
-    was traced for parts of arrays, and collectives number devices in the order of the axes."""
+    """Fails if a ``shard_map`` has other mesh axes than the mesh that is set.  Its function was
+    traced for shards of arrays, and collectives number devices in the order of the axes."""
     for eqn in () if placement is None or chosen.empty else placement.eqns:
         if eqn.primitive.name != "shard_map" or _axes(eqn.params["mesh"]) == _axes(chosen):
             continue
@@ -212,7 +213,7 @@ def _described(mesh: Any) -> str:
 
 @contextlib.contextmanager
 def mesh_wanted(name: str) -> Iterator[None]:
-    """Has what JAX says of a mesh, whose devices a program does not name, be an error of ours."""
+    """Turns JAX's errors about a missing mesh into a :class:`LoweringError`."""
     try:
         yield
     except JaxmlirError:
@@ -229,10 +230,10 @@ def mesh_wanted(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def mesh_for(program: Module, platforms: Any | None) -> Iterator[None]:
-    """Lowers a program on the mesh that was chosen, or the default one; for platforms on none.
+    """Lowers a program on the mesh that is set, or a default one; for given platforms, on none.
 
     Raises:
-      LoweringError: there is no mesh that would do.
+      LoweringError: there is no suitable mesh.
     """
     with mesh_wanted(program.name):
         if platforms is not None:

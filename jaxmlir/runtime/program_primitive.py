@@ -1,7 +1,7 @@
 """A program as a JAX primitive: ``jaxmlir_call``.
 
 Calling a program inside JAX code binds one equation.  Its lowering splices in the program's
-StableHLO; so a program runs under ``jax.jit``, with JAX's C++ dispatch, donation, sharding, async
+StableHLO.  So a program runs under ``jax.jit``, with JAX's C++ dispatch, donation, sharding, async
 execution and compilation cache.  Its derivative and batching rules run the passes on the function.
 """
 
@@ -41,10 +41,10 @@ from jaxmlir.optimize.simplify.dce import reduced
 from jaxmlir.runtime import jax_interpreters
 from jaxmlir.runtime.callee import Callee, PrunedCallee
 from jaxmlir.runtime.placement import check_devices
-from jaxmlir.support.masks import chosen, left_out
+from jaxmlir.support.masks import chosen, filled, left_out
 
-# Parameters: ``callee``, and ``placement``, what JAX must see of the function before it lowers it
-# (see :mod:`jaxmlir.runtime.placement`).
+# Parameters: ``callee``, and ``placement``, the shardings of the function that JAX must see before
+# it lowers the call (see :mod:`jaxmlir.runtime.placement`).
 call_p: Any = core.Primitive("jaxmlir_call")
 call_p.multiple_results = True
 
@@ -56,22 +56,22 @@ def _impl(*args: Any, **params: Any) -> list[Any]:
         return core.jaxpr_as_fun(callee.closed_jaxpr)(*args)
 
     def jitted() -> Any:
-        # What it is traced to is not to keep it.
+        # The traced jaxpr must not keep the callee alive.
         twin = callee.twin()
 
         def called(*xs: Any) -> list[Any]:
             if isinstance(core.trace_ctx.trace, core.EvalTrace):
-                # The compiled function gave a NaN, and JAX asks which op it was.
+                # The compiled function gave a NaN, and JAX runs it again to find the op.
                 from jaxmlir.interpret.interpreter import Interpreter
 
                 return Interpreter(twin.program).run(twin.symbol, xs)
-            # A call without arguments would be evaluated, here again.
+            # Otherwise a call without arguments would be evaluated eagerly, which ends here again.
             with config.eager_constant_folding(False):
                 return call_p.bind(*xs, **params | {"callee": twin})
 
         return jax.jit(called)
 
-    # The same function each time, which JAX compiles once.
+    # The same function each time, so that JAX compiles it once.
     return callee.once(("jitted", params["placement"]), jitted)(*args)
 
 
@@ -84,7 +84,7 @@ def _abstract_eval(*avals: Any, callee: Callee, placement: Any) -> tuple[list[An
 def _results_for(callee: Callee, avals: Sequence[Any]) -> list[Any]:
     """The abstract values of a call's results, for arguments of these abstract values.
 
-    Symbolic sizes are in the arguments' scope: that of a program's equations is not its caller's.
+    Symbolic sizes get the arguments' scope: the scope of a program's equations is another one.
     """
     results = manual_axes.results(callee.signature, avals)
     if all(core.is_constant_shape(getattr(aval, "shape", ())) for aval in results):
@@ -96,8 +96,8 @@ def _results_for(callee: Callee, avals: Sequence[Any]) -> list[Any]:
 
 
 def _stage(trace: Any, source_info: Any, *tracers: Any, **params: Any) -> list[Any]:
-    """Stages a call out.  JAX's own way of doing that remembers what equations give by their
-    parameters, and would keep the programs of thousands of them."""
+    """Stages a call out.  JAX's default staging caches result types by parameters, and would keep
+    thousands of programs alive."""
     results, effects_ = call_p.abstract_eval(*(t.aval for t in tracers), **params)
     return trace.emit_eqn(tracers, results, call_p, params, effects_, source_info)
 
@@ -120,11 +120,11 @@ defer_mhlo_classes()
 
 
 def _lower_hi_primitives() -> None:
-    """Gives JAX's high-level primitives a lowering rule: what they expand to.
+    """Gives JAX's high-level primitives a lowering rule: lower their expansion.
 
-    JAX expands them (since 0.11.2 ``lax.custom_root`` is one) in the whole jaxpr before it lowers;
-    in a program they stay, with their derivative rules, until they are lowered.  One that only has
-    a transpose expands to JAX's error.
+    JAX expands them (since 0.11.2 ``lax.custom_root`` is one) in the whole jaxpr before lowering.
+    In a program they stay, with their derivative rules, until they are lowered.  A primitive that
+    only has a transpose expands to JAX's error.
     """
     for name in ("call_hi_primitive_p", "call_hi_primitive_linearized_p"):
         hi_p = resolve("jax._src.hijax", name)
@@ -138,7 +138,7 @@ _lower_hi_primitives()
 
 def _equation(like: Any, callee: Callee, invars: Any, outvars: Any) -> Any:
     """A call of another function, in place of the equation ``like``."""
-    # An equation that hides no placement is in a function whose callers tell it.
+    # Without a placement, the equation is in a function whose callers have the placement.
     placement = like.params["placement"] and callee.placement
     return core.new_jaxpr_eqn(
         invars,
@@ -152,7 +152,7 @@ def _equation(like: Any, callee: Callee, invars: Any, outvars: Any) -> Any:
 
 
 def _dce(used: list[bool], eqn: Any) -> tuple[list[bool], Any | None]:
-    """JAX drops what is dead before it lowers: here, what is dead inside the called function."""
+    """The rule of JAX's dead code elimination; it also prunes the called function."""
     if not any(used) and all(pe.dceable_effects.contains(e) for e in eqn.effects):
         return [False] * len(eqn.invars), None
     pruned = eqn.params["callee"].pruned(tuple(used))
@@ -167,10 +167,10 @@ register_dce(call_p, _dce)
 
 
 def call(program: Module, symbol: str, args: list[Any]) -> list[Any]:
-    """Calls a function of a program on flat arguments, under whatever trace is current.
+    """Calls a function of a program on flat arguments, under the current trace.
 
-    References that it makes itself are values here.  A function that is given some is evaluated
-    equation by equation instead: JAX turns them into values by looking at the equations.
+    References that the program makes itself are discharged first.  A function that takes references
+    is evaluated equation by equation instead: JAX discharges references by looking at equations.
     """
     if call_signature(program, symbol).uses_refs:
         pure = program.versions.pure
@@ -181,12 +181,12 @@ def call(program: Module, symbol: str, args: list[Any]) -> list[Any]:
 
 
 def _call(callee: Callee, args: list[Any]) -> list[Any]:
-    """Binds a call; inside ``jax.shard_map`` one for all results that vary over the same axes."""
+    """Binds a call; in ``jax.shard_map``, one for each set of axes that results vary over."""
     signature = callee.signature
     n = len(signature.results)
 
     def part(indices: Sequence[int]) -> tuple[Sequence[bool], Callee]:
-        """The callee that gives these results, and the arguments it takes."""
+        """The arguments that these results need, and the callee that gives the results."""
         pruned = callee.pruned(tuple(i in indices for i in range(n)))
         return pruned or ([True] * len(args), callee)
 
@@ -215,7 +215,7 @@ def _bind_callee(callee: Callee, args: list[Any]) -> list[Any]:
 
 
 def _results(callee: Callee, primals: Any) -> list[Any]:
-    """The abstract values of what a call gives."""
+    """The abstract values of a call's results."""
     return _results_for(callee, list(map(core.typeof, primals)))
 
 
@@ -227,11 +227,7 @@ def _active(tangents: Any) -> tuple[bool, ...]:
 
 def _or_zeros(avals: Any, nonzero: Any, values: Any) -> list[Any]:
     """Tangents of primals of those types, symbolic zeros where none is given."""
-    it = iter(values)
-    return [
-        next(it) if g else ad_util.Zero(a.to_tangent_aval())
-        for a, g in zip(avals, nonzero, strict=True)
-    ]
+    return filled(values, nonzero, [ad_util.Zero(a.to_tangent_aval()) for a in avals])
 
 
 def _jvp(
@@ -277,13 +273,9 @@ def _transpose(cotangents: Any, *args: Any, callee: Callee, placement: Any) -> l
     program, (symbol, pattern) = callee.derived("transpose", (linear, nonzero))
     fixed = left_out(args, linear)
     handed = chosen(cotangents, nonzero)
-    outs = iter(_bind(program, symbol, [*fixed, *handed]))
-    gives = iter(pattern)
-
-    def cotangent(aval: Any) -> Any:
-        return next(outs) if next(gives) else ad_util.Zero(aval)
-
-    return [cotangent(a.aval) if lin else None for a, lin in zip(args, linear, strict=True)]
+    outs = _bind(program, symbol, [*fixed, *handed])
+    zeros = [ad_util.Zero(a.aval) for a in chosen(args, linear)]
+    return filled(filled(outs, pattern, zeros), linear)
 
 
 ad.primitive_transposes[call_p] = _transpose
@@ -293,7 +285,7 @@ def _batch(
     axis_data: Any, args: Any, dims: Any, *, callee: Callee, placement: Any
 ) -> tuple[list[Any], list[Any]]:
     if axis_data.explicit_mesh_axis is not None and not _knows_meshes(callee):
-        # Its ops have no mesh whose axis their batch dimension could be on.
+        # The ops have no mesh with an axis for the batch dimension.
         name, size, spmd_name = axis_data.name, axis_data.size, axis_data.spmd_name
         axis_data = batching.AxisData(name, size, spmd_name, None)
     program, (symbol, out_dims) = callee.derived("vmap", (axis_data, tuple(dims)))
@@ -301,7 +293,7 @@ def _batch(
 
 
 def _knows_meshes(callee: Callee) -> bool:
-    """Whether a function was traced for arrays of a mesh."""
+    """Whether a function was traced for arrays on a mesh."""
     arrays = [aval for aval in callee.signature.operands if isinstance(aval, core.ShapedArray)]
     return not all(aval.sharding.mesh.empty for aval in arrays)
 
@@ -309,14 +301,14 @@ def _knows_meshes(callee: Callee) -> bool:
 batching.fancy_primitive_batchers[call_p] = _batch
 
 
-# --- a call of which some operands are known ----------------------------------------------------
+# --- partial evaluation of a call with some known operands -------------------------------------
 #
-# JAX splits equations so where it transposes a remat that has been differentiated in forward mode,
-# and where it decides what a loop or a remat keeps for the backward pass.
+# JAX splits equations in this way when it transposes a remat that was differentiated in forward
+# mode, and when it decides which residuals a loop or a remat stores for the backward pass.
 
 
 def _partial_eval(trace: Any, *tracers: Any, callee: Callee, placement: Any) -> list[Any]:
-    """What can be computed now, and an equation for what has to wait for the unknown operands."""
+    """Computes what the known operands allow, and makes an equation for the rest."""
     unknown = tuple(not t.is_known() for t in tracers)
     known = [t.pval.get_known() for t, u in zip(tracers, unknown, strict=True) if not u]
     if not any(unknown):
@@ -349,22 +341,22 @@ _SAVE_ALL = (jax.checkpoint_policies.everything_saveable, pe.everything_saveable
 def _partial_eval_by_policy(
     saveable: Any, unknown: Any, instantiated: Any, eqn: Any
 ) -> tuple[Any, Any, list[bool], list[bool], list[Any]]:
-    """An equation as two: one for now, and one for the backward pass, which has all operands.
+    """Splits an equation into one for now and one for the backward pass, which has all operands.
 
     Args:
-      saveable: the policy on which values of the first the second is given; the others it computes
-        again.
-      unknown: which operands the first does not have.
-      instantiated: which operands the second has without being given them.
+      saveable: the policy that chooses the values of the first that are stored for the second; the
+        second recomputes the others.
+      unknown: the operands that the first does not have.
+      instantiated: the operands that the second has without storing them.
 
     Returns:
       The two equations, which results the first does not give, which the second gives, and the
-      values to give to the second.
+      values to store for the second.
     """
     callee, unknown = eqn.params["callee"], tuple(unknown)
     again = saveable is jax.checkpoint_policies.nothing_saveable
     if callee.signature.effects or not (again or saveable in _SAVE_ALL):
-        # The policy is asked about each equation of the function.
+        # The policy must be applied to each equation of the function.
         rule = pe.partial_eval_jaxpr_custom_rules[core.closed_call_p]
         retyped = manual_axes.retyped(callee, [x.aval for x in eqn.invars])
         body = {"call_jaxpr": retyped.closed_jaxpr}
@@ -396,18 +388,19 @@ pe.partial_eval_jaxpr_custom_rules[call_p] = _partial_eval_by_policy
 
 
 class StubReader:
-    """A ``Reader`` whose jaxprs are one ``jaxmlir_call`` equation each, for rules that only call.
+    """A ``Reader`` whose jaxprs have one ``jaxmlir_call`` equation, for rules that only call them.
 
     Functions that take or make references keep their equations (see :func:`call`).
     """
 
     leaves_rules = False
-    """Custom rules that wait are traced when they are asked for."""
+    """Custom rules that are not traced yet are traced when they are read."""
 
     def __init__(self, program: Module):
         self.program = program
         self._jaxprs: dict[Any, Any] = {}
-        # Who verifies a program reads what it may not run; lowering asks before it begins.
+        # The verifier also reads custom calls that a loaded program may not run.  Lowering checks
+        # them before it begins.
         is_own = program.custom_calls is None
         self._exporter = program.exporter if is_own else Exporter(program, to_run=False)
 
@@ -431,12 +424,12 @@ class StubReader:
         return jaxpr
 
     def reduced(self, op: Any, cut: PrunedOp) -> ir.Operation:
-        """What remains of an op of the program, to be read by this reader."""
+        """The remaining part of a pruned op, to be read by this reader."""
         with context():
             return reduced(op, cut, self._name, liveness_of(self.program), ip=False)
 
     def _name(self, variant: FunctionVariant) -> str:
-        """What stands for a variant of a function, which has no symbol."""
+        """A name for a variant of a function, which has no symbol."""
         symbol, results, arguments = variant
         masks = ["".join("01"[is_kept] for is_kept in mask) for mask in (arguments, results)]
         name = f"{symbol} {masks[0]} -> {masks[1]}"
@@ -452,7 +445,7 @@ class StubReader:
 
 
 def _stub(callee: Callee, signature: Any, num_constvars: int = 0) -> Any:
-    """The jaxpr of one call: open, where constants are for the op that has it to pass."""
+    """The jaxpr of one call; it is open if its op passes the constants."""
     operands = [core.Var(aval) for aval in signature.operands]
     outvars = [core.Var(aval) for aval in signature.results]
     params = {"callee": callee, "placement": None}

@@ -1,9 +1,9 @@
-"""Bounds of numbers that the arguments have a say in: interval arithmetic, element by element.
+"""Bounds of numbers that depend on the arguments: interval arithmetic, element by element.
 
-An index that is computed from the arguments (an ``argmax``, a clipped number, a choice of two)
-reaches only some places.  Bounds are arrays of float64, infinite where nothing is known: float64
-is exact up to 2**53, and what may be larger, or may leave the range of its type and wrap around,
-is anything that the type holds.  Of floats, which round, it is known which are zero: a product is
+An index that is computed from the arguments (an ``argmax``, a clipped number, a choice of two) has
+only some values.  Bounds are arrays of float64, infinite where nothing is known.  float64 is exact
+up to 2**53; a number that may be larger, or may leave the range of its type and wrap around, gets
+the whole range of the type.  For floats, which round, only zeros are tracked: a product is zero
 where a constant factor is.
 """
 
@@ -45,12 +45,12 @@ def exactly(array: Any) -> Bounds:
 
 
 def unknown(shape: Sequence[int]) -> Bounds:
-    """The bounds of numbers of which nothing is known."""
+    """Infinite bounds: nothing is known about the numbers."""
     return Bounds(np.full(shape, -np.inf), np.full(shape, np.inf))
 
 
 def of_result(node: Node, operands: Sequence[Bounds]) -> Bounds:
-    """The bounds of the only result of an op, which is integers or booleans."""
+    """The bounds of the only result of an op, an array of integers or booleans."""
     (aval,) = node.avals()
     is_boolean = aval.dtype.kind == "b"
     least, most = (0, 1) if is_boolean else (np.iinfo(aval.dtype).min, np.iinfo(aval.dtype).max)
@@ -63,7 +63,7 @@ def of_result(node: Node, operands: Sequence[Bounds]) -> Bounds:
 
 
 def zeros_of_result(node: Node, operands: Sequence[Bounds]) -> Bounds:
-    """The bounds of the only result of an op of :data:`KEEPS_ZEROS`, which is floats."""
+    """The bounds of the result of an op of :data:`KEEPS_ZEROS`, an array of floats."""
     (aval,) = node.avals()
     if node.name == "jaxpr.mul":
         is_zero = functools.reduce(np.logical_or, ((x.low == 0) & (x.high == 0) for x in operands))
@@ -82,7 +82,7 @@ def _hull(*ends: np.ndarray) -> Bounds:
 
 
 def _monotone(function: Callable[..., np.ndarray]) -> BoundsRule:
-    """The rule of an op that does not decrease in any operand."""
+    """The rule of an op that is monotonically increasing in each operand."""
     return lambda node, *xs: Bounds(*(function(*ends) for ends in zip(*xs, strict=True)))
 
 
@@ -90,7 +90,7 @@ def _compared(function: Callable[..., np.ndarray]) -> BoundsRule:
     """The rule of ``x < y`` or of ``x <= y``."""
 
     def rule(node: Node, x: Bounds, y: Bounds) -> Bounds:
-        # A number of which nothing is known may be none at all.
+        # An unknown number may be NaN.
         certain = function(x.high, y.low) & np.isfinite(x.high) & np.isfinite(y.low)
         return Bounds(certain.astype(float), function(x.low, y.high).astype(float))
 
@@ -111,7 +111,7 @@ def _not(rule: BoundsRule) -> BoundsRule:
 
 
 def _of_booleans(rule: BoundsRule) -> BoundsRule:
-    """The rule of an op that is another one on integers, bit by bit, for booleans only."""
+    """A rule for booleans only, of an op that works bit by bit on integers."""
     return lambda node, *xs: rule(node, *xs) if node.avals()[0].dtype.kind == "b" else None
 
 
@@ -155,7 +155,7 @@ def _select(node: Node, which: Bounds, *cases: Bounds) -> Bounds:
 
 
 def _place(node: Node, x: Bounds) -> Bounds:
-    """The rule of ``argmax``: any place along the axes."""
+    """The rule of ``argmax`` and ``argmin``: any index along the axes."""
     last = math.prod(x.low.shape[d] for d in node.get("axes")) - 1
     return Bounds(np.zeros(()), np.array(float(last)))
 
@@ -165,7 +165,7 @@ def _reduced(function: Any) -> BoundsRule:
 
 
 def _moved(node: Node, *operands: Bounds) -> Bounds | None:
-    """The rule of a movement; where the places are unknown, any element may be any other."""
+    """The rule of ops that move elements: with unknown indices, a result can be any element."""
     name = node.name.removeprefix("jaxpr.")
     indices = OPS[name].index_operands(len(operands))
     if name == "gather" and node.get("mode") == GatherScatterMode.FILL_OR_DROP:
@@ -214,4 +214,4 @@ _RULES: dict[str, BoundsRule] = {
 }
 
 KEEPS_ZEROS = frozenset(f"jaxpr.{name}" for name in ("mul", *MOVES))
-"""Ops of floats whose result is zero where that is said of an operand."""
+"""Ops on floats whose result is zero where an operand is known to be zero."""

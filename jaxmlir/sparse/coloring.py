@@ -1,24 +1,24 @@
-"""Colourings: which columns, or rows, of a pattern one product with a vector can tell apart.
+"""Colourings: groups of columns, or rows, of a pattern that share one product with a vector.
 
-Columns that share no row may be summed and told apart again: ``J @ (sum of their unit vectors)``
-holds all of them.  To part the columns into as few such groups as possible is to colour a graph
-(Curtis, Powell and Reid 1974; Gebremedhin, Manne and Pothen 2005).  Here
+Columns without a common row can share a product: ``J @ (sum of their unit vectors)`` has all their
+elements, in different rows.  Dividing the columns into as few such groups as possible is a graph
+colouring problem (Curtis, Powell and Reid 1974; Gebremedhin, Manne and Pothen 2005), solved
 
 1. *by lattice*: a stencil looks the same from every point of a grid, so ``(a . point) mod c`` is
-   tried as the colour, for all ``a`` and for ``c`` from the longest row on, which no colouring goes
-   below: 3 colours for a tridiagonal matrix, 5 for the five-point stencil.  The grid is that of the
-   argument's shape, or is read off the distances of the columns in a row.
-2. *greedily*, in several orders, each column the first colour that no row of it has: the colours of
-   a row are the bits of one integer.
+   tried as the colour, for all ``a``, and for ``c`` from the length of the longest row on, which is
+   a lower bound: 3 colours for a tridiagonal matrix, 5 for the five-point stencil.  The grid is the
+   argument's shape, or is inferred from the distances between the columns of a row.
+2. *greedily*, in several orders: each column gets the first colour that is still free in all its
+   rows.  The colours used in a row are the bits of one integer.
 
-Of a symmetric matrix an element is told by either of its two places: *star* colouring; or as a sum
-of few terms, where that takes fewer colours: *acyclic* colouring, which is told by substitution.
-Where columns of two colours form trees, an element of a leaf is all that the leaf's row has in a
-product.  It is subtracted from its parent's row, and so on up the tree (Coleman and Cai 1986;
-Gebremedhin et al. 2007).  Star colouring's trees are stars; here an element is a sum of as many
-terms as the tree below it has vertices.
+In a symmetric matrix, an element can be read at either of its two positions: *star* colouring.  If
+that takes fewer colours, an element is computed as a sum of a few elements of products: *acyclic*
+colouring, solved by substitution.  The columns of any two colours then form trees.  The element of
+a leaf is alone in the leaf's row of a product.  It is subtracted from its parent's row, and so on
+up the tree (Coleman and Cai 1986; Gebremedhin et al. 2007).  In a star colouring the trees are
+stars; in an acyclic one, an element has as many terms as the tree below it has vertices.
 
-Where a few rows are long and all others short, the long ones are told by products from the left
+If a few rows are long and all others short, the long ones are computed by products from the left
 (*both* modes).
 """
 
@@ -38,15 +38,15 @@ Shape = tuple[int, ...]
 
 
 class Coloring(NamedTuple):
-    """A way to tell all elements of a matrix by products with vectors.
+    """A set of products with vectors that determines all elements of a matrix.
 
     Attributes:
-      columns: the colour of each column, of products from the right (JVPs); -1: none.
-      rows: the colour of each row, of products from the left (VJPs); -1: none.
-      source: where each element of the pattern is, in row-major order: its number in the products
-        from the right, each of which has as many elements as there are rows, followed by those from
-        the left.
-      substitution: how the elements are sums of several, where ``source`` does not say it all.
+      columns: the colour of each column, for products from the right (JVPs); -1: none.
+      rows: the colour of each row, for products from the left (VJPs); -1: none.
+      source: for each element of the pattern, in row-major order, its index in the flat array of
+        all products.  Those from the right come first, each with an element for each row; then
+        those from the left, each with an element for each column.
+      substitution: how elements are sums of elements of products, if ``source`` is not enough.
     """
 
     columns: np.ndarray
@@ -82,11 +82,11 @@ class Coloring(NamedTuple):
 def color(
     pattern: Matrix, mode: str, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]
 ) -> Coloring:
-    """The colouring of a matrix that takes fewest products.
+    """The colouring of a matrix with the fewest products.
 
     Args:
       mode: ``"forward"`` (columns), ``"reverse"`` (rows), ``"both"``, or ``"auto"`` for the best.
-      in_shapes, out_shapes: of the arrays that columns and rows are the elements of.
+      in_shapes, out_shapes: the shapes of the arrays whose elements are the columns and the rows.
     """
     colorings: list[Coloring] = []
     if not pattern.nnz:
@@ -103,7 +103,7 @@ def color(
 
 
 def color_symmetric(pattern: Matrix, shapes: Sequence[Shape]) -> Coloring:
-    """The star or acyclic colouring of a symmetric matrix, by products from the right."""
+    """The star or acyclic colouring of a symmetric matrix, for products from the right."""
     if not pattern.nnz:
         return color(pattern, "forward", shapes, shapes)
     star = _by_stars(pattern, shapes)
@@ -128,7 +128,7 @@ def _by_stars(pattern: Matrix, shapes: Sequence[Shape]) -> Coloring:
                 colors = other
     rows = row_numbers(pattern)
     count = int(colors.max(initial=-1)) + 1
-    # An element is in its row, in the product of its column's colour, if no other there has that.
+    # If no other element of a row has an element's colour, it is there; else at its mirror image.
     keys = rows * count + colors[cols]
     if size * count <= _COUNTED:
         alone = np.bincount(keys)[keys] == 1
@@ -147,23 +147,23 @@ def row_numbers(pattern: Matrix) -> np.ndarray:
 _FEW = 4
 _COUNTED = 100_000_000
 _GREEDY = 5_000_000
-"""Patterns of more elements are not coloured greedily in several ways."""
+"""Patterns with more elements are coloured greedily in one order; no stars, no split is tried."""
 _GREEDY_TOO = 100_000
-"""Nor are those of more elements coloured greedily that have a colouring by lattice."""
+"""Patterns with more elements are not coloured greedily if there is a colouring by lattice."""
 _SUBSTITUTED = 200_000
-"""Symmetric patterns of more elements are coloured by stars only."""
+"""Symmetric patterns with more elements get a star colouring only."""
 _TERMS = 8
 """An element is a sum of at most so many terms, on average."""
 _LONGEST_ROW = 32
 _FAR = 4
-"""A pattern is no stencil where the columns of its rows are apart in more ways than these times the
-square of the longest row."""
+"""A pattern is no stencil if its rows have more different distances between columns than this
+times the square of the longest row."""
 _TRIED = 4_000_000
-"""So many remainders are looked at to colour by a lattice of as many colours."""
+"""At most so many remainders are computed to find a lattice with a given number of colours."""
 
 
 def _bound(pattern: Matrix) -> int:
-    """No colouring has fewer colours: the elements of the longest row."""
+    """A lower bound on the number of colours: the length of the longest row."""
     return int(np.diff(pattern.indptr).max(initial=0))
 
 
@@ -173,10 +173,10 @@ def _bound(pattern: Matrix) -> int:
 def _split(
     pattern: Matrix, from_left: np.ndarray, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]
 ) -> Coloring:
-    """The colouring in which some rows are told by products from the left, the rest from the right.
+    """The colouring with some rows computed by products from the left, the rest from the right.
 
     Args:
-      from_left: which rows.
+      from_left: a mask of the rows computed from the left.
     """
     m, n = pattern.shape
     columns, rows = np.full(n, -1), np.full(m, -1)
@@ -194,7 +194,7 @@ def _split(
 
 
 def _splits(pattern: Matrix, best: int) -> Iterator[Coloring]:
-    """Colourings with the longest rows from the left, or all but the longest columns' rows."""
+    """Colourings in which the 1, 2, 4, ... longest rows are computed by products from the left."""
     lengths = np.diff(pattern.indptr)
     order = np.argsort(-lengths, kind="stable")
     for k in itertools.takewhile(lambda k: k < min(best, len(order)), (2**i for i in range(20))):
@@ -208,7 +208,7 @@ def _splits(pattern: Matrix, best: int) -> Iterator[Coloring]:
 
 
 def column_colors(pattern: Matrix, shapes: Sequence[Shape]) -> np.ndarray:
-    """Colours of the columns, of which no row has two alike."""
+    """Colours of the columns such that columns with a common row have different ones."""
     least = _bound(pattern)
     if least <= 1:
         return np.zeros(pattern.shape[1], int)
@@ -231,7 +231,7 @@ def column_colors(pattern: Matrix, shapes: Sequence[Shape]) -> np.ndarray:
 
 
 def _orders(lengths: np.ndarray) -> Iterator[np.ndarray]:
-    """Orders of columns that are tried: as they are, longest first, at random."""
+    """The orders of columns to try: as they are, longest first, at random."""
     yield np.arange(len(lengths))
     if lengths.size and lengths.max() != lengths.min():
         yield np.argsort(-lengths, kind="stable")
@@ -287,7 +287,7 @@ def _star(pattern: Matrix, order: np.ndarray) -> np.ndarray:
 
 
 def _by_lattice(pattern: Matrix, shapes: Sequence[Shape], least: int) -> np.ndarray | None:
-    """Colours ``(a . point) mod c`` of the points of a grid, if there are any with few colours."""
+    """Colours ``(a . point) mod c`` of the points of a grid; ``None`` if it takes too many."""
     rows, n = _sample(pattern), pattern.shape[1]
     best: np.ndarray | None = None
     for grid in _grids(rows, n, shapes):
@@ -322,7 +322,7 @@ def _sample(pattern: Matrix) -> list[np.ndarray]:
 
 
 def _grids(rows: list[np.ndarray], n: int, shapes: Sequence[Shape]) -> Iterator[Shape]:
-    """Grids that the columns may be the points of."""
+    """Candidate grids, whose points the columns may be."""
     if shapes and len(set(shapes)) == 1:
         grid = tuple(d for d in (len(shapes), *shapes[0]) if d != 1)
         if 1 < len(grid) <= 4 and math.prod(grid) == n:
@@ -330,7 +330,7 @@ def _grids(rows: list[np.ndarray], n: int, shapes: Sequence[Shape]) -> Iterator[
     apart, times = np.unique(np.concatenate([np.diff(row) for row in rows]), return_counts=True)
     often = apart[np.argsort(-times)][:8].tolist()
     yield (n,)
-    # A point's number in a grid of rows of m goes up by m from row to row.
+    # In a grid with rows of m points, the number of a point grows by m from row to row.
     likely = sorted({m + d for m in often for d in (-2, -1, 0, 1, 2) if m > 4})
     widths = [m for m in likely if 1 < m < n and n % m == 0]
     for m in widths:
@@ -341,7 +341,7 @@ def _grids(rows: list[np.ndarray], n: int, shapes: Sequence[Shape]) -> Iterator[
 
 
 def _distances(rows: Sequence[np.ndarray], grid: Shape) -> np.ndarray:
-    """How far points of a grid are apart that a row has both of."""
+    """The distances in a grid between any two points of a row, each once."""
     of_row = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     points = np.array(np.unravel_index(np.concatenate(rows), grid))
     base = 2 * max(grid) + 1
@@ -356,7 +356,7 @@ def _distances(rows: Sequence[np.ndarray], grid: Shape) -> np.ndarray:
 
 
 def lattice_factors(apart: np.ndarray, count: int) -> Iterator[np.ndarray]:
-    """Factors for which points of a row have different numbers, modulo ``count``; the best few."""
+    """Factors ``a`` that give points of one row different colours modulo ``count``; at most two."""
     rank = apart.shape[1]
     if count**rank * len(apart) > _TRIED:
         return
@@ -379,11 +379,11 @@ def _is_valid(pattern: Matrix, colors: np.ndarray, count: int) -> bool:
 
 
 class Substitution(NamedTuple):
-    """Elements of a matrix as sums of elements of its products, with signs.
+    """The elements of a matrix as signed sums of elements of its products.
 
     Attributes:
-      element: which element of the pattern each term belongs to, in order.
-      source, sign: of each term.
+      element: the element of the pattern that each term belongs to, in order.
+      source, sign: the position of each term in the products, and its sign.
     """
 
     element: np.ndarray
@@ -395,7 +395,7 @@ def _acyclic(pattern: Matrix, order: np.ndarray) -> np.ndarray:
     """Greedy acyclic colours of the columns of a symmetric pattern."""
     near = _neighbours(pattern)
     colors = [-1] * len(near)
-    # Of each pair of colours the forest, as parents in a disjoint-set structure.
+    # The forest of each pair of colours, as the parents of a disjoint-set structure.
     forests: dict[tuple[int, int], dict[int, int]] = collections.defaultdict(dict)
     for v in order.tolist():
         by_color: dict[int, list[int]] = collections.defaultdict(list)
@@ -418,7 +418,7 @@ def _acyclic(pattern: Matrix, order: np.ndarray) -> np.ndarray:
 
 
 def _substitution(pattern: Matrix, colors: np.ndarray, most: int) -> Substitution | None:
-    """How an acyclic colouring tells all elements; ``None`` if it takes more than ``most`` terms.
+    """The sums for an acyclic colouring; ``None`` if they have more than ``most`` terms.
 
     Sources are numbered as in :class:`Coloring`.
     """
@@ -432,7 +432,7 @@ def _substitution(pattern: Matrix, colors: np.ndarray, most: int) -> Substitutio
             terms[i] = [(of[v] * size + v, 1)]
         else:
             near[v, of[w]].add(w)
-    # What a row has in a product, without the elements that are told.
+    # For each row and product, the sum that is left after known elements are subtracted.
     left = {(v, c): [(c * size + v, 1)] for v, c in near}
     leaves = collections.deque(key for key, ws in near.items() if len(ws) == 1)
     count = 0
@@ -464,5 +464,5 @@ def _root(forest: dict[int, int], v: int) -> int:
 
 
 def _are_joined(forest: dict[int, int], vertices: list[int]) -> bool:
-    """Whether any two of them are in one tree."""
+    """Whether any two of the vertices are in one tree."""
     return len({_root(forest, v) for v in vertices}) < len(vertices)

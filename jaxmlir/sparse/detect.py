@@ -1,9 +1,9 @@
-"""The pattern of a program's Jacobian: its derivative is written, and index sets go through it.
+"""The pattern of a program's Jacobian: index sets are propagated through the program's derivative.
 
 ``jaxpr-jacobian-sparsity`` and ``jaxpr-hessian-sparsity`` print it on stderr as a picture in
-braille, eight places a character, with the products with vectors that tell the matrix; of symbolic
-shapes, as the pieces that it is made of.  Ops that make it dense are named in remarks, with the
-user's line.
+braille, eight elements per character, with the number of products with vectors that determine the
+matrix.  For symbolic shapes, they print its pieces.  Remarks name the ops that make it dense, with
+the user's line.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ def jacobian_sparsity(program: Module, symbol: str, argnums: Sequence[int]) -> P
     Raises:
       ArgumentError: there is no argument.
       TransformError: an argument has no tangents, or an op cannot be differentiated; names it.
-      PatternTooDense: there are more elements than are written out; names the ops that mix them.
+      PatternTooDense: there are more elements than the limit; names the ops that cause it.
     """
     copy = _copy(program)
     return _pattern(copy, symbol, argnums, symmetric=False)
 
 
 def hessian_sparsity(program: Module, symbol: str, argnums: Sequence[int]) -> Pattern:
-    """The pattern of the Hessian of ``@symbol``: that of its gradient's Jacobian.
+    """The pattern of the Hessian of ``@symbol``, i.e. of its gradient's Jacobian.
 
-    It is symmetric, so an element is zero where its mirror image is.  With custom derivative rules
-    the gradient need not be one, and the pattern is not taken for symmetric.
+    It is symmetric, so an element is zero if its mirror image is.  With custom derivative rules the
+    result of ``grad`` need not be a gradient, and no symmetry is assumed.
 
     Raises:
-      ArgumentError, TransformError, PatternTooDense: as for :func:`jacobian_sparsity`; also where
-        the function's result is no scalar.
+      ArgumentError, TransformError, PatternTooDense: as for :func:`jacobian_sparsity`; also if the
+        function's result is no scalar.
     """
     copy = _copy(program)
     with scope():
@@ -77,22 +77,22 @@ def hessian_sparsity(program: Module, symbol: str, argnums: Sequence[int]) -> Pa
 
 
 def _copy(program: Module) -> Module:
-    """A copy to differentiate."""
+    """A copy of the program to differentiate."""
     copy = program.clone()
-    # A derivative brings in ops with rules of their own, which it asks for when it meets them.
+    # Derivatives can contain further ops with custom rules; they are traced when they are met.
     copy.rule_tracing.held = True
     discharge_refs(copy)
     return copy
 
 
 def _put_in_order(gradient: Any, active: Sequence[bool], argnums: Sequence[int]) -> None:
-    """Has a gradient return its results in the order of ``argnums``, not of the arguments."""
+    """Changes the order of a gradient's results from that of the arguments to ``argnums``."""
     by_argument = dict(zip((i for i, a in enumerate(active) if a), returned(gradient), strict=True))
     set_results(gradient, [by_argument[i] for i in argnums])
 
 
 def _pattern(copy: Module, symbol: str, argnums: Sequence[int], *, symmetric: bool) -> Pattern:
-    """The pattern, of a program that is changed for it."""
+    """The pattern of the Jacobian of ``@symbol``; changes the program."""
     if not argnums:
         raise ArgumentError(f"the sparsity pattern of @{symbol}: the arguments hold no arrays")
     with scope():
@@ -105,7 +105,7 @@ def _pattern(copy: Module, symbol: str, argnums: Sequence[int], *, symmetric: bo
         try:
             expand_custom_lin(rules, [derivative])
         except TransformError:
-            # A backward rule that is not seen to be linear is taken for dense.
+            # A backward rule whose ops do not show that it is linear counts as dense.
             pass
     copy.changed()
     in_shapes = [shapes[i] for i in argnums]
@@ -135,7 +135,7 @@ def _written_out(
     out_shapes: Sequence[tuple[int, ...]],
     options: dict[str, Any],
 ) -> SparsityPattern:
-    """The pattern of results with these sets."""
+    """The pattern of results with the index sets ``parts``."""
     pairs = zip(parts, out_shapes, strict=True)
     sets = [empty(math.prod(n), columns.width) if rows is None else rows for rows, n in pairs]
     try:
@@ -157,7 +157,7 @@ def _written_out(
 
 
 class _PrintSparsity(Pass):
-    """Base of the passes that print a pattern.
+    """The base class of passes that print a pattern.
 
     Options:
       func: the function; by default the public one.
@@ -165,7 +165,7 @@ class _PrintSparsity(Pass):
     """
 
     pattern: ClassVar[Callable[..., Any]]
-    """Finds the pattern, given the program, the function and the arguments."""
+    """Finds the pattern for a program, a function and its arguments."""
     func: str = ""
     argnums: tuple[int, ...] = (0,)
 

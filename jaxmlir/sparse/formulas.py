@@ -1,8 +1,8 @@
-"""Integers and booleans that depend on sizes and on where an element is: formulas of its indices.
+"""Integers and booleans that depend on sizes and on an element's indices, as formulas of these.
 
-Where shapes are symbolic, ``jnp.arange(n)[::-1]`` is no array.  As a *formula* it is an array that
-has one element along each symbolic axis: a sum in which the number of the axis is the parameter
-that the index along it is, here ``n - 1 - i``.
+With symbolic shapes, the elements of ``jnp.arange(n)[::-1]`` cannot be listed.  Its *formula* is an
+array with one element along each symbolic axis: an affine sum, in which parameter ``d`` is the
+index along axis ``d``, here ``n - 1 - i``.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from jaxmlir.sparse.rules import Value
 
 _STEEP, _FAR = 64, 2**24
 _MOST = 128
-"""Formulas are made of arrays of at most so many elements."""
+"""A formula is an array of at most so many elements."""
 
 
 class SymbolicArray(NamedTuple):
-    """What is known of a value: an array of sums, or of booleans, as Python objects."""
+    """A known value, as an array of Python objects: sums, or booleans."""
 
     array: np.ndarray
 
@@ -34,7 +34,7 @@ class SymbolicArray(NamedTuple):
 
 
 def of_result(node: Node, operands: Sequence[Value], shape: Sequence[Size]) -> SymbolicArray | None:
-    """What the only result of an op is; ``None`` where that is not known."""
+    """The formula of the only result of an op; ``None`` if it is not known."""
     name = node.name.removeprefix("jaxpr.")
     fixed = [size if core.is_constant_dim(size) else 1 for size in shape]
     dtype = getattr(node.avals()[0], "dtype", np.dtype(float))
@@ -64,7 +64,7 @@ def of_result(node: Node, operands: Sequence[Value], shape: Sequence[Size]) -> S
 
 
 def _is_large(x: Any) -> bool:
-    """Whether a sum may be out of the range of its type where sizes are in it: a hash, say."""
+    """Whether a sum may leave the range of its type at some sizes, e.g. a hash."""
     if not isinstance(x, AffineSum):
         return False
     numbers = [c for _, c in x.terms if core.is_constant_dim(c)]
@@ -73,7 +73,7 @@ def _is_large(x: Any) -> bool:
 
 
 def formula_of(x: Value) -> np.ndarray | None:
-    """The value as an array of sums or booleans, if it is known."""
+    """A value as an array of sums or booleans; ``None`` if it is not known."""
     if isinstance(x.known, SymbolicArray):
         return x.known.array
     if x.known is None or not core.is_constant_shape(x.shape) or math.prod(x.shape) > _MOST:
@@ -94,7 +94,7 @@ def _objects(value: Any) -> np.ndarray:
 
 
 class _Undecidable(Exception):
-    """A number that is no sum, or a comparison that sizes do not decide."""
+    """A number is no affine sum, or a comparison is not decided at all sizes."""
 
 
 def _iota(node: Node, shape: Sequence[Size], fixed: Sequence[int]) -> SymbolicArray:
@@ -112,7 +112,7 @@ def _broadcast(
     sizes = [1] * len(shape)
     for d, size in zip(dims, array.shape, strict=True):
         sizes[d] = size
-    # Where an axis of one element is repeated, there is no index along it.
+    # An axis of one element that is repeated has no index.
     moved = {
         i: parameter(d) if not core.is_constant_dim(operands[0].shape[i]) else AffineSum(0)
         for i, d in enumerate(dims)
@@ -131,7 +131,7 @@ def _rev(
 
 
 def _put(array: np.ndarray, values: dict[int, AffineSum]) -> np.ndarray:
-    """An array of sums with others in the place of some parameters."""
+    """An array of sums, with other sums in place of some parameters."""
     sums = np.frompyfunc(lambda x: x.put(values) if isinstance(x, AffineSum) else x, 1, 1)(array)
     return _objects(sums)
 

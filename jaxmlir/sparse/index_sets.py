@@ -1,11 +1,11 @@
-"""Index sets in compressed form: of each element of a value, the inputs that it may depend on.
+"""Index sets in compressed form: for each element of a value, the inputs that it may depend on.
 
-The sets of a value are the rows of a boolean CSR matrix (SciPy's), so what an op does to them is
-a gather of rows, a union of two matrices, or a product with the op's own boolean matrix, all in C.
+The sets of a value are the rows of a boolean CSR matrix (SciPy's).  An op maps them by a gather of
+rows, a union of two matrices, or a product with the op's own boolean matrix, all in C.
 
-Sets that many elements share are not repeated: they become *hubs*, further columns that stand for
-the set.  So ``x - mean(x)`` of a million elements holds one large set and a million references to
-it, and an op that mixes everything costs no more than its operands.
+A set that many elements share is not repeated.  It becomes a *hub*: a further column that stands
+for the set.  So ``x - mean(x)`` of a million elements has one large set and a million references to
+it, and an op that mixes all elements costs no more than its operands.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Rows = sparse.csr_matrix
 """The sets of a value's elements, in row-major order."""
 
 MOST = 100_000_000
-"""So many elements of a pattern are written out."""
+"""At most so many elements of a pattern are written out."""
 _WORTH_SHARING = 8
 _SMALL = 100_000
 
@@ -34,10 +34,10 @@ class PatternTooDense(DiagnosticError):
 
 
 class Columns:
-    """What sets are made of: the inputs, numbered from 0, and after them the hubs.
+    """The columns of index sets: the inputs, numbered from 0, and after them the hubs.
 
     Args:
-      inputs: how many there are.
+      inputs: the number of inputs.
     """
 
     def __init__(self, inputs: int):
@@ -47,31 +47,31 @@ class Columns:
 
     @classmethod
     def of(cls, shapes: Sequence[Sequence[int]]) -> Columns:
-        """The inputs are the elements of arrays, one after the other."""
+        """Columns whose inputs are the elements of arrays with some shapes, one after the other."""
         starts = list(itertools.accumulate(map(math.prod, shapes), initial=0))
         columns = cls(starts[-1])
         columns._starts = starts
         return columns
 
     def identity(self, argument: int) -> Rows:
-        """The sets of one of these arrays."""
+        """The sets of one of the arrays of :meth:`of`: each element depends on itself."""
         start, stop = self._starts[argument : argument + 2]
         return self.inputs_from(start, stop - start)
 
     def inputs_from(self, start: int, size: int) -> Rows:
-        """The sets of a value that is a range of the inputs."""
+        """The sets of a value whose elements are a range of the inputs."""
         return _rows(np.arange(start, start + size), np.arange(size + 1), self.width)
 
     def shared(self, rows: Rows) -> Rows:
-        """Sets as single columns: a hub for each of them."""
+        """Makes a hub for each set; returns sets that consist of these hubs."""
         count = rows.shape[0]
         self._blocks.append(rows)
         self.width += count
         return self.inputs_from(self.width - count, count)
 
     def take(self, rows: Rows, numbers: np.ndarray) -> Rows:
-        """The sets of a value whose elements are those of another one, by their numbers; -1 is an
-        element that depends on nothing."""
+        """The sets of a value whose elements are elements of another value, by their numbers; -1 is
+        an element that depends on nothing."""
         numbers = numbers.reshape(-1)
         size = rows.shape[0]
         if numbers.size == size and (numbers == np.arange(size)).all():
@@ -86,7 +86,7 @@ class Columns:
         return _picked(rows, numbers)
 
     def _with_hubs(self, rows: Rows) -> Rows:
-        """The sets, in which each large one is a hub."""
+        """The sets, with each large one replaced by a hub."""
         large = np.diff(rows.indptr) > _WORTH_SHARING
         places = np.where(large, np.cumsum(large) - 1, -1)
         hubs = self.shared(rows[np.flatnonzero(large)])
@@ -104,23 +104,23 @@ class Columns:
         return a + b
 
     def through(self, op: Rows, rows: Rows) -> Rows:
-        """The sets of results: row ``i`` of ``op`` has the operand's elements that ``i`` reads."""
+        """The sets of results; row ``i`` of ``op`` has the operand elements that ``i`` reads."""
         result = op @ rows
         result.sort_indices()
         return result
 
     def grouped(self, rows: Rows, groups: np.ndarray, count: int) -> Rows:
-        """The unions of the sets of each of ``count`` groups of elements."""
+        """For each of ``count`` groups of elements, the union of their sets."""
         return self.through(reads(groups, np.arange(rows.shape[0]), count, rows.shape[0]), rows)
 
     def joined(self, parts: Sequence[Rows]) -> Rows:
-        """The sets of values one after the other."""
+        """The sets of several values, one value after the other."""
         self._widen(*parts)
         return sparse.vstack(parts, format="csr") if len(parts) > 1 else parts[0]
 
     def links(self, parts: Sequence[Rows]) -> Rows:
-        """The graph in which elements are joined to all of their sets: one vertex for each element,
-        in the order of ``parts``, and after them one for each input and hub."""
+        """The graph with an edge from each element to all members of its set: one vertex for each
+        element, in the order of ``parts``, then one for each input and hub."""
         self._widen(*parts, *self._blocks)
         rows = sparse.vstack([*parts, empty(self.inputs, self.width), *self._blocks], format="csr")
         before = rows.shape[0] - self.width
@@ -143,7 +143,7 @@ class Columns:
         return _substituted(rows, self.inputs, sets, most)
 
     def _hubs_written_out(self, rows: Rows, most: int) -> Rows:
-        """The sets of the hubs, those empty that nothing in ``rows`` refers to."""
+        """The sets of the hubs; a hub to which nothing in ``rows`` refers gets an empty set."""
         needed = np.zeros(self.width, bool)
         needed[rows.indices] = True
         starts = self.width - np.cumsum([block.shape[0] for block in self._blocks[::-1]])
@@ -161,14 +161,14 @@ class Columns:
 
 
 def _substituted(rows: Rows, inputs: int, sets: Rows, most: int) -> Rows:
-    """The rows, with the sets of hubs in the place of their columns."""
+    """The rows, with each hub replaced by the inputs in its set."""
     is_hub = rows.indices >= inputs
     if is_hub.any():
-        # Rows from before the last hubs are narrower, and refer to none of these.
+        # Rows that are older than the last hubs are narrower, and do not refer to these.
         hubs = rows[:, inputs : inputs + sets.shape[0]]
         rows, sets = rows[:, :inputs], sets[: hubs.shape[1]]
         total = int(np.diff(sets.indptr).astype(np.int64)[hubs.indices].sum())
-        # An upper bound, where sets overlap.
+        # This is an upper bound, since sets can overlap.
         if rows.nnz + total > most:
             raise PatternTooDense(f"its pattern has some {rows.nnz + total:,} elements")
         rows = rows + hubs @ sets
@@ -179,7 +179,7 @@ def _substituted(rows: Rows, inputs: int, sets: Rows, most: int) -> Rows:
 
 
 def _picked(rows: Rows, numbers: np.ndarray) -> Rows:
-    """Rows by their numbers; -1 is an empty one."""
+    """Rows by their numbers; -1 gives an empty row."""
     padded = _rows(rows.indices, np.append(rows.indptr, rows.indptr[-1]), rows.shape[1])
     return padded[np.where(numbers < 0, rows.shape[0], numbers)]
 
@@ -190,7 +190,7 @@ def empty(size: int, width: int) -> Rows:
 
 
 def reads(results: np.ndarray, operands: np.ndarray, rows: int, columns: int) -> Rows:
-    """The matrix of an op: results that read elements of the operand, pair by pair."""
+    """The matrix of an op, from pairs of a result element and an operand element that it reads."""
     pairs = np.ravel(results), np.ravel(operands)
     matrix = sparse.coo_matrix((np.ones(pairs[0].size, bool), pairs), shape=(rows, columns))
     return matrix.tocsr()

@@ -1,5 +1,5 @@
-"""What ops that only move elements do, in numpy: run on numbers of elements, an op tells which
-element of its operands each of its results is; run on arrays, what they are.
+"""Ops that only move elements, evaluated in numpy.  Applied to the numbers of the operands'
+elements, an op gives the source of each element of the result; applied to arrays, its value.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from jaxmlir.analysis.moves import Move
 from jaxmlir.interpret.interpreter import Node
 
 Evaluate = Callable[[Node, Sequence[np.ndarray]], "list[np.ndarray] | None"]
-"""The results of an op; ``None`` where only JAX knows them."""
+"""A function that gives the results of an op, or ``None`` if only JAX can compute them."""
 
 
 def _of(move: Move) -> Evaluate:
@@ -24,7 +24,7 @@ def _of(move: Move) -> Evaluate:
 
 
 MOVES: dict[str, Evaluate] = {name: _of(move) for name, move in moves.MOVES.items()}
-"""By the op's name in the dialect."""
+"""The movement ops, by name without the prefix of the dialect."""
 
 
 def _iota(node: Node, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -35,7 +35,7 @@ def _iota(node: Node, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 def _convert(node: Node, operands: Sequence[np.ndarray]) -> list[np.ndarray] | None:
     (aval,), (x,) = node.avals(), operands
-    # What becomes of numbers that the new type does not hold, only the backend knows.
+    # The result for numbers outside the range of the new type depends on the backend.
     if x.dtype.kind not in "biu" or aval.dtype.kind not in "biuf":
         return None
     return [x.astype(aval.dtype)]
@@ -76,4 +76,4 @@ VALUES: dict[str, Evaluate] = {
     "iota": _iota,
     "select_n": _select,
 }
-"""Ops whose value numpy computes as every backend does; others are compiled."""
+"""The ops for which numpy computes the same value as every backend; others are compiled."""

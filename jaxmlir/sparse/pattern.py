@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 MODES = ("auto", "forward", "reverse", "both")
 _WIDTH, _HEIGHT = 64, 24
-"""A picture has at most so many characters a line, and lines."""
+"""A picture has at most so many characters per line, and so many lines."""
 
 
 class SparsityPattern:
-    """The pattern of a Jacobian, or of a Hessian: a matrix of those results by those inputs.
+    """The pattern of a Jacobian, or of a Hessian: a matrix of results by inputs.
 
-    Rows are the elements of the program's flat results, columns those of the flat arguments that it
-    is differentiated in, in the order of ``jax.flatten_util.ravel_pytree``.  An element that is not
-    in the pattern is zero for all arguments; one that is may be zero for some, or all.
+    Rows are the elements of the program's flat results, columns the elements of the flat arguments
+    that it is differentiated in, in the order of ``jax.flatten_util.ravel_pytree``.  An element
+    outside the pattern is zero for all arguments; one inside may be zero for some arguments or all.
 
     Args:
-      shape: rows and columns.
+      shape: the numbers of rows and columns.
       indptr, indices: the columns of each row in order, as in SciPy's CSR.
-      in_shapes, out_shapes: of the arrays that columns and rows are the elements of.
-      symmetric: it is that of a symmetric matrix, which takes fewer products to tell.
-      reasons: what made it dense: each names an op and the user's line.
+      in_shapes, out_shapes: the shapes of the arrays whose elements are the columns and the rows.
+      symmetric: whether the matrix is symmetric, and needs fewer products.
+      reasons: the ops that made it dense, each with the user's line.
     """
 
     def __init__(
@@ -101,15 +101,15 @@ class SparsityPattern:
 
     @property
     def colors(self) -> int:
-        """How many products with vectors tell the matrix, in the best mode."""
+        """The number of products with vectors that determine the matrix, in the best mode."""
         return self.coloring("auto").total
 
     def coloring(self, mode: str = "auto") -> coloring.Coloring:
-        """The products with vectors that tell the matrix.
+        """The products with vectors that determine the matrix.
 
         Args:
           mode: ``"forward"`` (JVPs), ``"reverse"`` (VJPs), ``"both"``, or ``"auto"``: the fewest;
-            of a symmetric matrix JVPs, by star or acyclic colouring.
+            for a symmetric matrix, JVPs by star or acyclic colouring.
 
         Raises:
           ArgumentError: there is no such mode.
@@ -172,7 +172,7 @@ class SparsityPattern:
         return f"<SparsityPattern {m} x {n}, {self.nnz} elements ({self.density:.2g})>"
 
     def __str__(self) -> str:
-        """The pattern in braille, eight places a character, with what made it dense below."""
+        """The pattern in braille, eight elements per character, with :attr:`reasons` below."""
         lines = [repr(self), *self._braille(), *map(str, self.reasons)]
         return "\n".join(lines)
 
@@ -186,7 +186,7 @@ class SparsityPattern:
         return ["".join(chr(0x2800 + int(code)) for code in line) for line in codes]
 
     def _dots(self, height: int, width: int) -> np.ndarray:
-        """The pattern, or its picture of at most so many places."""
+        """The pattern, scaled down to at most ``height`` by ``width`` dots."""
         scale = max(1.0, self.shape[0] / height, self.shape[1] / width)
         size = [max(1, int(np.ceil(n / scale))) for n in self.shape]
         dots = np.zeros(size, bool)
@@ -195,7 +195,7 @@ class SparsityPattern:
         return dots
 
     def _repr_html_(self) -> str:
-        """The picture that a notebook shows: an SVG image of at most 200 x 200 places."""
+        """The picture that a notebook shows: an SVG image of at most 200 x 200 dots."""
         dots = self._dots(200, 200)
         h, w = dots.shape
         marks = "".join(f"M{x} {y}h1v1h-1z" for y, x in np.argwhere(dots))
@@ -210,7 +210,7 @@ class SparsityPattern:
 
         Args:
           ax: the axes to plot in, by default the current ones.
-          options: those of matplotlib's ``spy``.
+          options: options of matplotlib's ``spy``.
 
         Returns:
           The axes.

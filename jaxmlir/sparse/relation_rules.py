@@ -1,9 +1,9 @@
-"""What an op does to relations between its elements and the inputs, whatever the sizes.
+"""The relations between an op's results and the inputs, for symbolic sizes.
 
-The counterpart of :mod:`jaxmlir.sparse.rules`, in which elements have numbers.  Here an op is
-substituted into the indices of pieces (:mod:`jaxmlir.sparse.relations`): a slice shifts an index
-and cuts its range.  Anything else goes along the loops that the op's indexing map has, and an op
-without one mixes all elements.
+This is the counterpart of :mod:`jaxmlir.sparse.rules`, where elements have numbers.  Here an op
+transforms the indices of pieces (:mod:`jaxmlir.sparse.relations`): a slice shifts an index and cuts
+its range.  Any other op follows the loops of its indexing map, and an op without a map mixes all
+elements.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ResultPieces = list[list[Piece]]
 
 
 def relations_of(leaf: LeafOp) -> list[Pieces | None] | None:
-    """What the results of an op depend on; ``None`` where no rule knows."""
+    """The pieces of an op's results; ``None`` if no rule knows them."""
     for rule in _rules_of(leaf.name):
         relations = rule(leaf)
         if relations is not None:
@@ -55,7 +55,7 @@ def relations_of(leaf: LeafOp) -> list[Pieces | None] | None:
 
 
 def dense(leaf: LeafOp) -> list[Pieces | None]:
-    """Every result depends on all that any operand depends on."""
+    """The pieces of results that depend on everything that any operand depends on."""
     pieces = [piece for i in leaf.depending for piece in leaf.operands[i].rows]
     return [
         _limited(leaf, [_along(piece, (), (None,) * len(shape), shape) for piece in pieces], shape)
@@ -71,20 +71,21 @@ def _limited(leaf: LeafOp, pieces: Any, shape: Sequence[Size]) -> Pieces | None:
 
 
 def whole(pieces: Pieces, arguments: Arguments, shape: Sequence[Size]) -> Pieces:
-    """All pairs of elements of a value and of the arguments that it depends on."""
+    """All pairs of an element of a value and an element of an argument that it depends on."""
     return united([arguments.whole(i, shape) for i in {piece.argument for piece in pieces}])
 
 
 _MOST_PIECES = 400
 _MOST_TAPS = 128
-"""A window of more elements is taken for all of them."""
+"""Windows of more elements are not followed element by element."""
 
 
 # --- along loops ----------------------------------------------------------------------------------
 
 
 def _along(piece: Piece, of_operand: Dims, of_result: Dims, shape: Sequence[Size]) -> Piece:
-    """Each result depends on all elements of the operand at its place in the loops of both."""
+    """The piece of a result each of whose elements reads all operand elements that have the same
+    index in the loops of both."""
     indices = []
     for loop, size in zip(of_result, shape, strict=True):
         if loop is not None and loop in of_operand:
@@ -107,7 +108,7 @@ def _along_loops(leaf: LeafOp) -> ResultPieces | None:
 
 
 def _each(leaf: LeafOp) -> ResultPieces | None:
-    """Ops whose results are their operands, one by one."""
+    """The rule of ops whose results are their operands, in order."""
     if len(leaf.operands) != len(leaf.shapes):
         return None
     return [list(x.rows or ()) for x in leaf.operands]
@@ -121,7 +122,7 @@ def _moved(piece: Piece, d: int, index: AffineSum) -> Piece:
 
 
 def _cut(piece: Piece, starts: Sequence[Size], sizes: Sequence[Size]) -> list[Piece]:
-    """The part of a piece within a window, whose first element becomes the first."""
+    """The part of a piece within a window, with indices relative to the window's start."""
     parts = [piece]
     for d, (start, size) in enumerate(zip(starts, sizes, strict=True)):
         parts = [y for x in parts for y in x.where(x.result[d], start, start + size)]
@@ -144,7 +145,8 @@ def _outside(
 
 
 def _divided(piece: Piece, d: int, by: int) -> list[Piece] | None:
-    """The part of a piece in which an index is a multiple of a number, divided by it."""
+    """The part of a piece whose index ``d`` is a multiple of ``by``, with this index divided by it;
+    ``None`` if it is not known."""
     index = piece.result[d]
     if by == 1:
         return [piece]
@@ -180,7 +182,7 @@ def _slice(leaf: LeafOp) -> ResultPieces | None:
 
 
 def _pad(leaf: LeafOp) -> ResultPieces:
-    """What is filled in is one number, and goes everywhere."""
+    """The rule of ``pad``: the padding value counts as read by every element."""
     (shape,), (x, fill) = leaf.shapes, leaf.operands
     pieces = [_along(piece, (), (None,) * len(shape), shape) for piece in fill.rows or ()]
     for piece in x.rows or ():
@@ -257,7 +259,8 @@ def _reshape(leaf: LeafOp) -> ResultPieces | None:
 
 
 def _groups(have: Sequence[Size], want: Sequence[Size]) -> Iterator[tuple[list[int], list[int]]]:
-    """Dimensions of two shapes of the same elements in order that have the same product."""
+    """Groups of consecutive dimensions of two shapes with the same elements, such that the sizes of
+    a group have the same product in both shapes."""
     i = j = 0
     while i < len(have) or j < len(want):
         if i < len(have) and _is_one(have[i]):
@@ -274,7 +277,7 @@ def _groups(have: Sequence[Size], want: Sequence[Size]) -> Iterator[tuple[list[i
             a, b = math.prod(have[first:i]), math.prod(want[second:j])
             if a == b or (i == len(have) and j == len(want)):
                 break
-            # The group whose product may be the smaller one grows.
+            # Grow the group whose product may be the smaller one.
             if i < len(have) and (j == len(want) or not at_most(b, a) or at_most(a, b)):
                 i += 1
             else:
@@ -287,10 +290,10 @@ def _is_one(size: Size) -> bool:
 
 
 def _unfolded(piece: Piece, number: AffineSum, sizes: Sequence[Size]) -> list[Piece] | None:
-    """The piece with more indices: those of a number in row-major order.
+    """The piece with further indices: a flat number is unravelled in row-major order.
 
-    A number is split in a multiple of the size of a row and a rest; the rest may run over into
-    other rows, each of which is a piece.
+    The number is split into a multiple of the row size and a rest.  The rest may reach into
+    neighbouring rows; each of these gives a piece.
     """
     if len(sizes) == 1:
         return [piece._replace(result=(*piece.result, number))]
@@ -358,7 +361,7 @@ def _windows(
 def _single_starts(
     indices: Sequence[Value], sizes: Sequence[Size], shape: Sequence[Size]
 ) -> list[Size] | None:
-    """Where the only window of a dynamic slice begins."""
+    """The start of the only window of a dynamic slice; ``None`` if it is not known."""
     formulas = [formula_of(i) for i in indices]
     if any(start is None for start in formulas):
         return None
@@ -412,11 +415,11 @@ def _gather(leaf: LeafOp) -> ResultPieces | None:
 def _start(
     leaf: LeafOp, start: AffineSum, size: Size, have: Size, places: Sequence[Size]
 ) -> AffineSum | None:
-    """Where a window begins along a dimension; ``None`` where it may be moved to be inside, each
-    in another way."""
+    """The start of windows along a dimension; ``None`` if they may be clamped by different
+    amounts."""
     mode = leaf.node.get("mode")
     if not start.terms:
-        # What is outside is moved, or not there.
+        # A window outside the operand is clamped, or dropped.
         is_moved = mode == GatherScatterMode.CLIP or leaf.name == "gather"
         return AffineSum(larger(0, smaller(start.constant, have - size))) if is_moved else start
     ends = ends_of(start, [(0, n) for n in places])
@@ -425,7 +428,7 @@ def _start(
 
 
 def _update(leaf: LeafOp) -> ResultPieces | None:
-    """Windows are written to the operand: it goes by, but where they are known to overwrite it."""
+    """The rule of ops that write windows; an element is kept unless it is surely overwritten."""
     which = OPS[leaf.name].update
     rule = _update_slice if leaf.name == "dynamic_update_slice" else _scatter
     relations = rule(leaf, leaf.operands[which])
@@ -597,7 +600,7 @@ _RULES: dict[str, RelationRule] = {
 
 @functools.cache
 def _rules_of(name: str) -> tuple[RelationRule, ...]:
-    """The rules for an op, to be tried in order."""
+    """The rules for an op, in the order in which they are tried."""
     full, rules = f"jaxpr.{name}", [_RULES[name]] if name in _RULES else []
     kinds = ((Trait.RESHAPE, _reshape), (Trait.UPDATE, _update), (Trait.CUMULATIVE, _cumulative))
     rules += [rule for trait, rule in kinds if full in with_trait(trait)]

@@ -1,8 +1,9 @@
-"""Patterns that hold at all sizes: of programs whose shapes are symbolic.
+"""Patterns that hold at all sizes, for programs with symbolic shapes.
 
 The derivative is interpreted as at given sizes (:mod:`jaxmlir.sparse.tracer`), with relations in
-the place of index sets.  A loop's carry is a fixpoint; where it grows from one iteration to the
-next, as that of steps of a stencil does, it is taken to depend on all that it depends on at all.
+place of index sets.  A loop's carry is a fixpoint.  If it grows from one iteration to the next, as
+repeated steps of a stencil do, each of its elements is assumed to depend on all elements of the
+arguments that it depends on.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from jaxmlir.sparse.rules import LeafOp, Value
 from jaxmlir.sparse.tracer import Tracer
 
 _GROWING = 3
-"""A loop's body is interpreted so often before what grows is taken for all."""
+"""After so many iterations, a carry that still grows is replaced by whole arguments."""
 
 
 class SymbolicTracer(Tracer):
-    """Interprets functions of a program of symbolic shapes: a value's ``rows`` are pieces."""
+    """Interprets functions of a program with symbolic shapes; the ``rows`` of values are pieces."""
 
     unrolled: ClassVar[int] = 400
 
@@ -38,8 +39,8 @@ class SymbolicTracer(Tracer):
         return relation_rules.dense(leaf)
 
     def _mixes(self, operands: Sequence[Value], out_rows: Sequence[Any]) -> str:
-        """What is said of an op whose results depend on numbers of inputs that grow with sizes, if
-        no operand's do."""
+        """The remark on an op whose results depend on a number of inputs that grows with the sizes,
+        while no operand does."""
         if _grows(out_rows) and not _grows([x.rows for x in operands]):
             return "an element of its result depends on more inputs the larger the sizes are"
         return ""
@@ -93,12 +94,12 @@ class SymbolicTracer(Tracer):
     def _stacked(
         self, symbol: str, fixed: list[Value], arrays: list[Value], length: Any
     ) -> list[list[Piece]]:
-        """What the results of all iterations depend on, one after the other.
+        """For each result of the body, the pieces of the results of all iterations, stacked.
 
         Args:
-          fixed: what any iteration may be given, besides slices of the arrays.
+          fixed: the loop-invariant operands and the carry of any iteration.
         """
-        # A slice is an argument of its own.
+        # Each slice is a further argument of the inner tracer.
         num_args, shapes = len(self.columns.shapes), [x.shape[1:] for x in arrays]
         inner = SymbolicTracer(
             self.program, Arguments([*self.columns.shapes, *shapes]), self.reasons
@@ -149,19 +150,19 @@ class SymbolicTracer(Tracer):
 
 
 def _either(a: Value, b: Value) -> Value:
-    """What may be one value or another one of its shape."""
+    """A value that may be one or the other of two values of the same shape."""
     return Value(a.shape, united([*(a.rows or ()), *(b.rows or ())]) or None)
 
 
 def _slice(x: Value, low: Any, high: Any) -> Value:
-    """The elements of a value at any of some first indices."""
+    """A slice of a value along its first axis, at any index from ``low`` to before ``high``."""
     parts = [y for piece in x.rows or () for y in piece.where(piece.result[0], low, high)]
     rows = united([y._replace(result=y.result[1:]) for y in parts])
     return Value(x.shape[1:], rows or None)
 
 
 def _grows(rows: Sequence[Pieces | None]) -> bool:
-    """Whether elements depend on numbers of inputs that are larger at larger sizes."""
+    """Whether elements depend on a number of inputs that grows with the sizes."""
     for piece in (piece for pieces in rows for piece in pieces or ()):
         named = {t for x in piece.result for t, _ in x.terms}
         read = {t for x in piece.read for t, _ in x.terms}

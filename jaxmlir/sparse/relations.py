@@ -1,17 +1,17 @@
-"""Which elements depend on which inputs, at all sizes at once: sets of pairs that grow with sizes.
+"""Which elements depend on which inputs, at all sizes at once: sets of pairs with symbolic ranges.
 
-An element of a value is given by its indices, and so is an input.  A *piece* is a set of pairs of
-them: all indices are sums of parameters times coefficients, and each parameter runs over a range::
+Elements of a value and inputs are given by their indices.  A *piece* is a set of pairs of an
+element and an input: all indices are affine sums of parameters, each of which runs over a range::
 
     u[:-1] of u: f32[n]       value[t] reads u[t],      0 <= t < n - 1
     u[1:]                     value[t] reads u[t + 1],  0 <= t < n - 1
     sum(x, 0) of x: f32[n,m]  value[t] reads x[s, t],   0 <= t < m, 0 <= s < n
 
 Coefficients and ends of ranges are polynomials in the dimension variables, JAX's symbolic
-dimensions.  What a range cannot say is said by *conditions*, that a sum is within bounds.
+dimensions.  Restrictions that ranges cannot express are *conditions*: a sum is within bounds.
 
-A comparison of sizes may not be decided.  Nothing here needs it to be: a range or a condition that
-may be left out is kept, and a piece that may be empty stays.
+Some comparisons of symbolic sizes are undecidable.  Then a range or a condition that may be
+redundant is kept, and so is a piece that may be empty.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from jaxmlir.rewriting.sizes import Sizes, evaluate, plain
 from jaxmlir.sparse.index_sets import MOST, PatternTooDense
 
 Size = Any
-"""A number, or a symbolic dimension."""
+"""A size: a number, or a symbolic dimension."""
 
 
 # --- sizes ----------------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ def holds(comparison: Callable[[], Any]) -> bool:
 
 
 def at_most(a: Size, b: Size) -> bool:
-    """Whether ``a <= b`` at all sizes, as far as is known."""
+    """Whether ``a <= b`` is known to hold at all sizes."""
     return a is b or holds(lambda: a <= b)
 
 
@@ -55,7 +55,7 @@ def smaller(a: Size, b: Size) -> Size:
 
 
 def simplified(size: Size) -> Size:
-    """A size without the remainders that are known: ``mod(-1, n)`` is ``n - 1``."""
+    """A size with known remainders replaced: ``mod(-1, n)`` is ``n - 1``."""
     if core.is_constant_dim(size):
         return size
     for term, coefficient in size._sorted_terms:
@@ -71,7 +71,7 @@ def simplified(size: Size) -> Size:
 
 
 def quotient(a: Size, b: Size) -> Size:
-    """``a // b`` for a positive ``b``, as a polynomial where it is one: ``(m*n + m - 1) // m`` is
+    """``a // b`` for a positive ``b``, as a polynomial if it is one: ``(m*n + m - 1) // m`` is
     ``n``."""
     if core.is_constant_dim(a) or core.is_constant_dim(b):
         return a // b
@@ -92,11 +92,11 @@ def quotient(a: Size, b: Size) -> Size:
 
 
 class AffineSum(NamedTuple):
-    """A constant, and parameters times coefficients."""
+    """A constant plus parameters times coefficients."""
 
     constant: Size
     terms: tuple[tuple[int, Size], ...] = ()
-    """Parameters, by their numbers, and their coefficients, which are not zero."""
+    """The numbers of parameters, with their coefficients, which are not zero."""
 
     def plus(self, other: AffineSum | Size, times: Size = 1) -> AffineSum:
         if not isinstance(other, AffineSum):
@@ -111,7 +111,7 @@ class AffineSum(NamedTuple):
         return AffineSum(0).plus(self, factor)
 
     def put(self, values: Mapping[int, AffineSum]) -> AffineSum:
-        """The sum, with other sums in the place of some parameters."""
+        """The sum, with other sums in place of some parameters."""
         result = AffineSum(self.constant)
         for t, c in self.terms:
             result = result.plus(values.get(t, AffineSum(0, ((t, 1),))), c)
@@ -119,7 +119,7 @@ class AffineSum(NamedTuple):
 
     @property
     def single(self) -> tuple[int, int] | None:
-        """The only parameter, if its coefficient is 1 or -1, and that."""
+        """The only parameter and its coefficient, if that is 1 or -1; else ``None``."""
         if len(self.terms) == 1 and core.is_constant_dim(self.terms[0][1]):
             (t, c) = self.terms[0]
             return (t, int(c)) if abs(c) == 1 else None
@@ -135,11 +135,11 @@ def parameter(number: int) -> AffineSum:
 
 
 ParameterRange = tuple[Size, Size]
-"""From the first number to before the second."""
+"""A half-open range: from the first number to before the second."""
 
 
 def ends_of(sum_: AffineSum, ranges: Sequence[ParameterRange]) -> tuple[Size, Size] | None:
-    """The least and the greatest value of a sum of parameters in some ranges, if they are known."""
+    """The least and the greatest value of a sum whose parameters have some ranges, if known."""
     low = high = sum_.constant
     for t, c in sum_.terms:
         first, last = ranges[t][0], ranges[t][1] - 1
@@ -152,7 +152,7 @@ def ends_of(sum_: AffineSum, ranges: Sequence[ParameterRange]) -> tuple[Size, Si
 
 
 Condition = tuple[AffineSum, Size, Size]
-"""A sum, and the range that it is in."""
+"""A sum, with the half-open range that it must be in."""
 
 
 def _length(range_: ParameterRange) -> Size:
@@ -163,13 +163,14 @@ def _length(range_: ParameterRange) -> Size:
 
 
 class Piece(NamedTuple):
-    """Pairs of an element and an input.
+    """A set of pairs of an element and an input that it depends on.
 
     Attributes:
       result: the indices of the element.
       argument: the number of the argument that the input is an element of.
       read: the indices of the input.
-      ranges: of each parameter.
+      ranges: the range of each parameter.
+      conditions: the conditions that a pair must meet.
     """
 
     result: tuple[AffineSum, ...]
@@ -179,12 +180,12 @@ class Piece(NamedTuple):
     conditions: tuple[Condition, ...] = ()
 
     def fresh(self, size: Size) -> tuple[Piece, AffineSum]:
-        """The piece with another parameter, below ``size``."""
+        """The piece with a further parameter, from 0 to before ``size``."""
         piece = self._replace(ranges=(*self.ranges, (0, size)))
         return piece, parameter(len(self.ranges))
 
     def put(self, values: Mapping[int, AffineSum], ranges: Sequence[ParameterRange]) -> Piece:
-        """The piece with other parameters."""
+        """The piece in terms of other parameters, which have the given ranges."""
         result, read = (tuple(x.put(values) for x in of) for of in (self.result, self.read))
         conditions = tuple((x.put(values), low, high) for x, low, high in self.conditions)
         return Piece(result, self.argument, read, tuple(ranges), conditions)
@@ -203,7 +204,7 @@ class Piece(NamedTuple):
             if at_most(c, -1):
                 first, last, c = 1 - last, 1 - first, -c
             if at_most(1, c):
-                # The least multiples of the coefficient that are not less.
+                # Divide by the coefficient and round up.
                 first, last = -quotient(-first, c), -quotient(-last, c)
                 first, last = larger(first, self.ranges[t][0]), smaller(last, self.ranges[t][1])
                 if at_most(last, first):
@@ -216,7 +217,7 @@ class Piece(NamedTuple):
         return [self._replace(conditions=(*self.conditions, (sum_, low, high)))]
 
     def _has(self, sum_: AffineSum, low: Size, high: Size) -> bool:
-        """Whether ``low <= sum < high`` in all of the piece."""
+        """Whether ``low <= sum < high`` is known for the whole piece."""
         ends = self.ends(sum_)
         return ends is not None and at_most(low, ends[0]) and at_most(ends[1] + 1, high)
 
@@ -226,20 +227,20 @@ class Piece(NamedTuple):
             if core.is_constant_dim(c) and abs(c) == 1:
                 rest = sum_.plus(AffineSum(0, ((t, c),)), -1).times(-c)
                 low, high = self.ranges[t]
-                # The parameter is nowhere any longer.
+                # The parameter no longer occurs.
                 return self.put({t: rest}, self.ranges).where(rest, low, high)
         return self.where(sum_, 0, 1)
 
     def settled(self) -> list[Piece]:
-        """The piece without conditions that ranges say: none, or one piece."""
+        """The piece with conditions turned into ranges where possible: none, or one piece."""
         pieces = [self._replace(conditions=())]
         for condition in self.conditions:
             pieces = [y for x in pieces for y in x.where(*condition)]
         return pieces
 
     def normal(self) -> Piece:
-        """The piece in the form in which equal ones are written alike: a parameter is the first
-        index that it alone makes up, and parameters that say nothing are gone."""
+        """The normal form of the piece, in which equal pieces look alike: a parameter equals the
+        first index that consists of it alone, and unused parameters are dropped."""
         sums = (*self.result, *self.read, *(x for x, *_ in self.conditions))
         together = {t for x in sums if len(x.terms) > 1 for t, _ in x.terms}
         only = {
@@ -266,14 +267,14 @@ class Piece(NamedTuple):
 
 
 def composed(first: Piece, second: Piece) -> list[Piece]:
-    """What elements depend on through those that they read.
+    """The composition of two relations: a function of a slice, and the array that is sliced.
 
     Args:
-      first: pairs of an element and one that it reads, of a slice of an array.
+      first: pairs of an element and an element of the slice that it reads.
       second: pairs of an element of the array and an input.
 
     Returns:
-      The piece of an array of such slices, with the index of the slice in front: or none.
+      The piece of the stacked results, whose first index is that of the slice: none, or one.
     """
     moved = {t: parameter(len(first.ranges) + t) for t in range(len(second.ranges))}
     second = second.put(moved, second.ranges)
@@ -291,7 +292,7 @@ Pieces = tuple[Piece, ...]
 
 
 def united(pieces: Sequence[Piece]) -> Pieces:
-    """The union, of as few pieces as is easily told."""
+    """The union of pieces, with pieces merged where their ranges allow it."""
     groups: dict[Piece, list[tuple[ParameterRange, ...]]] = {}
     for piece in (y.normal() for x in pieces for y in x.normal().settled()):
         ranges, others = piece.ranges, groups.setdefault(piece._replace(ranges=()), [])
@@ -309,7 +310,7 @@ def united(pieces: Sequence[Piece]) -> Pieces:
 def _joined(
     a: Sequence[ParameterRange], b: Sequence[ParameterRange]
 ) -> tuple[ParameterRange, ...] | None:
-    """The union of two boxes, if they differ in one range, and these touch."""
+    """The union of two boxes, if they differ in one range only, and these ranges touch."""
     differ = [i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y]
     if not differ:
         return tuple(a)
@@ -321,10 +322,10 @@ def _joined(
 
 
 class Arguments:
-    """The arguments that inputs are the elements of.
+    """The arguments whose elements are the inputs.
 
     Args:
-      shapes: theirs.
+      shapes: the shapes of the arguments.
     """
 
     def __init__(self, shapes: Sequence[Sequence[Size]]):
@@ -337,7 +338,7 @@ class Arguments:
         return united([Piece(indices, argument, indices, tuple((0, size) for size in shape))])
 
     def whole(self, argument: int, shape: Sequence[Size]) -> Piece:
-        """All pairs of elements of a value of some shape and of an argument."""
+        """All pairs of an element of a value of some shape and an element of an argument."""
         sizes = (*shape, *self.shapes[argument])
         indices = tuple(map(parameter, range(len(sizes))))
         read = indices[len(shape) :]
@@ -353,7 +354,7 @@ def pairs_of(
     """The flat numbers of the elements and of the inputs of all pairs, at given sizes.
 
     Raises:
-      PatternTooDense: there are more than are written out.
+      PatternTooDense: there are more pairs than the limit.
     """
     ranges = [[int(evaluate(end, sizes)) for end in ends] for ends in piece.ranges]
     lengths = [max(0, high - low) for low, high in ranges]

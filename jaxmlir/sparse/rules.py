@@ -1,7 +1,7 @@
-"""What an op does to index sets, for the kinds of ops there are.
+"""The index sets of an op's results, by rules for kinds of ops.
 
-Ops are those of a derivative, so they are linear in what depends on an input, and the sets of a
-result are unions of sets of the operands.  An op is looked up in this order:
+The ops are those of a derivative, so they are linear in the operands that depend on an input, and
+the sets of a result are unions of sets of the operands.  Rules are tried in this order:
 
     values known          mul, select_n, dot_general: zeros of the other factor count
     movement              run on the numbers of the operand's elements, at each place that indices
@@ -12,7 +12,7 @@ result are unions of sets of the operands.  An op is looked up in this order:
     an indexing map       the op repeats itself along loops, and mixes along all other dimensions
     anything else         every result depends on all that any operand depends on
 
-The last is always right, so an op nobody has thought of makes a pattern dense, not wrong.
+The last rule is always right, so an unknown op makes a pattern dense, not wrong.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from jaxmlir.sparse.movement import MOVES
 
 
 class Value(NamedTuple):
-    """A value: what its elements depend on, and what they are where that is known.
+    """A value: the index sets of its elements, and the elements themselves if they are known.
 
     Attributes:
-      rows: ``None`` where it depends on no input.
-      known: computes it, if no operand of what it is computed from depends on the arguments.
-      limits: computes the bounds of numbers that do depend on arguments, of floats which are zero.
+      rows: the index sets; ``None`` if the value depends on no input.
+      known: computes the value, if it does not depend on the arguments.
+      limits: computes bounds of a value that depends on the arguments; of floats, only zeros.
     """
 
     shape: tuple[int, ...]
@@ -70,7 +70,7 @@ Sets = list[Rows | None]
 
 
 class LeafOp(NamedTuple):
-    """An op without functions, as the rules see it."""
+    """An op without functions, with its operands, as rules take it."""
 
     columns: Columns
     node: Node
@@ -84,17 +84,17 @@ class LeafOp(NamedTuple):
 
     @property
     def bind(self) -> Callable[..., list[Any]]:
-        """The op itself, on arrays."""
+        """The op as a function of arrays."""
         return self.node.bind(self.program)
 
     @property
     def depending(self) -> list[int]:
-        """The operands that depend on an input."""
+        """The numbers of the operands that depend on an input."""
         return [i for i, x in enumerate(self.operands) if x.rows is not None]
 
 
 def sets_of(leaf: LeafOp) -> Sets | None:
-    """What the results of an op depend on; ``None`` where no rule knows."""
+    """The sets of an op's results; ``None`` if no rule knows them."""
     for rule in _rules_of(leaf.name):
         sets = rule(leaf)
         if sets is not None:
@@ -103,7 +103,7 @@ def sets_of(leaf: LeafOp) -> Sets | None:
 
 
 def dense(leaf: LeafOp) -> Sets:
-    """Every result depends on all that any operand depends on."""
+    """The sets of results that depend on everything that any operand depends on."""
     columns, parts = leaf.columns, [leaf.operands[i].rows for i in leaf.depending]
     whole = columns.grouped(columns.joined(parts), np.zeros(sum(p.shape[0] for p in parts), int), 1)
     return [
@@ -113,15 +113,15 @@ def dense(leaf: LeafOp) -> Sets:
 
 
 def numbers_of(shape: Sequence[int]) -> np.ndarray:
-    """The numbers of a value's elements."""
+    """The flat numbers of a value's elements, as an array of its shape."""
     return np.arange(math.prod(shape)).reshape(shape)
 
 
-# --- elementwise, and ops that pass each operand on -----------------------------------------------
+# --- elementwise, and ops that return their operands ----------------------------------------------
 
 
 def spread(columns: Columns, rows: Rows, have: Sequence[int], want: Sequence[int]) -> Rows:
-    """The sets of an operand where it serves every place of the result."""
+    """The sets of an operand, broadcast to the shape of the result."""
     if tuple(have) == tuple(want):
         return rows
     numbers = numbers_of(have if len(have) == len(want) else (1,) * len(want))
@@ -142,7 +142,7 @@ def _elementwise(leaf: LeafOp) -> Sets:
     return [sets]
 
 
-# d(x y) = y dx: nothing where y is known to be 0
+# d(x y) = y dx: no dependence where y is known to be 0
 def _mul(leaf: LeafOp) -> Sets | None:
     if len(leaf.depending) != 1:
         return None
@@ -176,7 +176,7 @@ def _select(leaf: LeafOp) -> Sets | None:
 
 
 def _each(leaf: LeafOp) -> Sets | None:
-    """Ops whose results are their operands, one by one."""
+    """The rule of ops whose results are their operands, in order."""
     if [x.shape for x in leaf.operands] != list(leaf.shapes):
         return None
     return [x.rows for x in leaf.operands]
@@ -186,9 +186,9 @@ def _each(leaf: LeafOp) -> Sets | None:
 
 
 def _moved(leaf: LeafOp) -> Sets | None:
-    """The op, run on numbers: those of operands that depend on nothing are -1.
+    """The rule of movements: the op is run on element numbers, -1 for operands without inputs.
 
-    It is run once for all places that its indices may be.
+    It is run once for each possible value of its indices.
     """
     record, arity = OPS[leaf.name], len(leaf.operands)
     indices = record.index_operands(arity)
@@ -223,7 +223,7 @@ def _moved(leaf: LeafOp) -> Sets | None:
 
 
 def _any_of(columns: Columns, rows: Rows, results: Sequence[np.ndarray]) -> Rows:
-    """The sets of elements that may be any of some others, by their numbers."""
+    """The sets of results that may be any of several operand elements, one number for each run."""
     numbers = np.stack([x.reshape(-1) for x in results])
     run, element = np.nonzero(numbers >= 0)
     op = reads(element, numbers[run, element], numbers.shape[1], rows.shape[0])
@@ -231,15 +231,15 @@ def _any_of(columns: Columns, rows: Rows, results: Sequence[np.ndarray]) -> Rows
 
 
 _MOST_PLACES = 64
-"""Places that indices may be are tried, if they are at most so many."""
+"""All possible values of indices are tried if there are at most so many."""
 
 
 def _places(leaf: LeafOp, *, jointly: bool) -> list[list[np.ndarray]] | None:
-    """The indices of an op, for each place that they may be; ``None`` where that isn't known.
+    """All possible values of the index operands of an op; ``None`` if these are not known.
 
     Args:
-      jointly: a result depends on several rows of indices; else each row takes all of its values,
-        but not with all values of another row.
+      jointly: whether a result can depend on several rows of indices, so that their combinations
+        matter.  Otherwise each row takes all of its values, but not in all combinations.
     """
     indices = OPS[leaf.name].index_operands(len(leaf.operands))
     if all(leaf.operands[i].known is not None for i in indices):
@@ -247,7 +247,7 @@ def _places(leaf: LeafOp, *, jointly: bool) -> list[list[np.ndarray]] | None:
     last = _last_places(leaf)
     if last is None:
         return None
-    # Of each index the least value, and how many more there are at most in any row.
+    # For each index, the least value, and the largest number of further values in any row.
     least, more = [], []
     for i, most in zip(indices, last, strict=True):
         low, high = (np.clip(x, 0, most) for x in leaf.operands[i].bounds())
@@ -271,9 +271,9 @@ def _places(leaf: LeafOp, *, jointly: bool) -> list[list[np.ndarray]] | None:
 
 
 def _last_places(leaf: LeafOp) -> list[np.ndarray] | None:
-    """The largest indices at which a window is within the operand, of each index operand.
+    """For each index operand, the largest indices at which a window is within the operand.
 
-    Where an index is larger or negative, it is clamped, or nothing is read or written.
+    An index that is larger or negative is clamped, or nothing is read or written.
     """
     node, have = leaf.node, np.array(leaf.operands[0].shape, int)
     if leaf.name == "dynamic_slice":
@@ -292,7 +292,7 @@ def _last_places(leaf: LeafOp) -> list[np.ndarray] | None:
     return [(have - sizes)[list(dims)]]
 
 
-# All whole numbers up to here have a float32 of their own.
+# float32 represents all whole numbers up to here exactly.
 _COUNTED_IN_F32 = 2**24
 
 
@@ -301,7 +301,7 @@ def _run_on_numbers(
 ) -> list[np.ndarray] | None:
     if count >= _COUNTED_IN_F32:
         return None
-    # What is filled in is 0 or not a number: numbers begin at 1.
+    # Fill values are 0 or NaN, so numbers start at 1.
     args = [
         x if i in indices else (x + 1).astype(np.float32)
         for i, x in enumerate(map(np.asarray, numbers))
@@ -310,9 +310,9 @@ def _run_on_numbers(
     return [np.where((x >= 1) & (x <= count), x, 0).astype(int) - 1 for x in outs]
 
 
-# y = x, y[p] += u: u's elements go where the transpose, a gather, takes its own from
+# y = x, y[p] += u: an element of u goes where the transpose, a gather, reads it from
 def _update(leaf: LeafOp) -> Sets:
-    """Elements that are overwritten are taken for kept, which is no error."""
+    """The rule of updates: overwritten elements count as kept, which makes the pattern larger."""
     x, which = leaf.operands[0], OPS[leaf.name].update
     updates = leaf.operands[which]
     if updates.rows is None:
@@ -326,7 +326,7 @@ def _update(leaf: LeafOp) -> Sets:
 
 
 def _scattered(leaf: LeafOp, shape: tuple[int, ...], updates: Value) -> Rows | None:
-    """What updates bring in at the places where they may go."""
+    """The sets that updates add to the operand, at the places where they may go."""
     size, count = math.prod(shape), updates.size
     if not leaf.name.startswith("scatter") or size >= _COUNTED_IN_F32:
         return None
@@ -335,7 +335,7 @@ def _scattered(leaf: LeafOp, shape: tuple[int, ...], updates: Value) -> Rows | N
         return None
     options = {name: leaf.node.get(name) for name in ("dimension_numbers", "mode")}
     zeros, like = np.zeros(shape, np.float32), jax.ShapeDtypeStruct(updates.shape, np.float32)
-    # The numbers begin at 1: what is dropped reads 0.
+    # The numbers start at 1, so that a dropped update reads 0.
     of_each = jax.numpy.asarray(numbers_of(shape) + 1, np.float32)
     to = []
     for (place,) in places:
@@ -358,7 +358,7 @@ def _maps_of(leaf: LeafOp) -> Any:
 
 
 def _along_loops(leaf: LeafOp) -> Sets | None:
-    """Ops with an indexing map."""
+    """The rule of ops with an indexing map."""
     maps = _maps_of(leaf)
     if maps is None:
         return None
@@ -377,7 +377,8 @@ def _along_loops(leaf: LeafOp) -> Sets | None:
 def _through_loops(
     columns: Columns, x: Value, of_operand: Dims, of_result: Dims, shape: tuple[int, ...]
 ) -> Rows:
-    """Each result depends on all elements of the operand at its place in the loops of both."""
+    """The sets of a result each of whose elements reads all operand elements that have the same
+    index in the loops of both."""
     shared = [loop for loop in of_operand if loop is not None and loop in of_result]
     sizes = [x.shape[of_operand.index(loop)] for loop in shared]
 
@@ -391,7 +392,7 @@ def _through_loops(
     return columns.take(rows, groups(of_result, shape))
 
 
-# y[b,i,j] = sum_k u[b,i,k] v[b,k,j]: nothing where v is known to be 0
+# y[b,i,j] = sum_k u[b,i,k] v[b,k,j]: no dependence where v is known to be 0
 def _dot_general(leaf: LeafOp) -> Sets | None:
     if len(leaf.depending) != 1:
         return None
@@ -422,7 +423,7 @@ def _dot_general(leaf: LeafOp) -> Sets | None:
 
 
 _MOST_READS = 30_000_000
-"""An op's own matrix has at most so many elements."""
+"""The matrix of an op, from :func:`reads`, has at most so many elements."""
 
 
 # y[i] = sum_{j <= i} x[j]
@@ -432,7 +433,7 @@ def _cumulative(leaf: LeafOp) -> Sets | None:
     return _mixed(leaf, 0, axis, *(pairs[::-1] if leaf.node.get("reverse", False) else pairs))
 
 
-# a y = x: y[i] depends on x[j] where a path of elements of a leads from i to j
+# a y = x: y[i] depends on x[j] if a path of nonzero elements of a leads from i to j
 def _triangular_solve(leaf: LeafOp) -> Sets | None:
     matrix, get = leaf.operands[0], leaf.node.get
     size = matrix.shape[-1]
@@ -451,7 +452,7 @@ def _triangular_solve(leaf: LeafOp) -> Sets | None:
 
 
 def _mixed(leaf: LeafOp, which: int, axis: int, i: np.ndarray, j: np.ndarray) -> Sets | None:
-    """Along an axis of an operand, elements ``i`` of the result read ``j``, pair by pair."""
+    """The sets of a result whose elements ``i`` along an axis read operand elements ``j``."""
     x = leaf.operands[which]
     if x.size // max(1, x.shape[axis]) * i.size > _MOST_READS:
         return None
@@ -466,7 +467,7 @@ def _mixed(leaf: LeafOp, which: int, axis: int, i: np.ndarray, j: np.ndarray) ->
 def _windows(
     have: int, want: int, size: int, stride: int, low: int, base: int, window: int
 ) -> np.ndarray:
-    """What each result reads along one dimension: ``[want, size]``, -1 where that is padding."""
+    """The indices that each result reads along one dimension: ``[want, size]``, -1 for padding."""
     places = stride * np.arange(want)[:, None] + window * np.arange(size) - low
     inside = (places >= 0) & (places <= (have - 1) * base) & (places % base == 0)
     return np.where(inside, places // base, -1)
@@ -479,7 +480,7 @@ def _numbers_in_windows(
 
     Args:
       have, want, window: the sizes of the operand, of the result and of a window.
-      dilations: the names of the attributes that tell the operand's and the window's dilation.
+      dilations: the names of the attributes with the operand's and the window's dilation.
     """
     rank, get = len(have), leaf.node.get
     padding = [low for low, _ in get("padding")]
@@ -503,7 +504,7 @@ def _pooling_windows(
 
 
 def _pooling(leaf: LeafOp) -> Sets | None:
-    """Reductions of windows, of each of the operands; an initial value is one number."""
+    """The rule of window reductions; an initial value must not depend on an input."""
     have, sets = leaf.operands[0].shape, None
     numbers = _pooling_windows(leaf, have, leaf.shapes[0])
     if numbers is None or any(leaf.operands[i].shape != have for i in leaf.depending):
@@ -581,7 +582,7 @@ def _through_kernel(leaf: LeafOp, spec: Any, groups: int) -> Rows | None:
     in_windows = _numbers_in_windows(leaf, sizes, outs, taps, ("lhs_dilation", "rhs_dilation"))
     in_windows = in_windows.reshape(math.prod(outs), -1)
     kind, channel, tap = np.nonzero(of_each)
-    # Of an image: results by kind and place, operands by channel and place.
+    # In one image, results are numbered by kind and place, operands by channel and place.
     places = in_windows[:, tap]
     from_channel = (kind // (kinds // groups)) * channels + channel
     operands = from_channel * math.prod(sizes) + places
@@ -607,7 +608,7 @@ IDENTITIES = (
     *("optimization_barrier", "device_put", "reduce_precision", "sharding_constraint", "reshard"),
     *("layout_constraint", "name", "pvary", "pbroadcast", "copy"),
 )
-"""Ops each of whose results depends on an operand, element by element."""
+"""Ops whose results depend on their operands, in order, element by element."""
 
 _RULES: dict[str, SparsityRule] = {
     "conv_general_dilated": _convolution,
@@ -624,12 +625,12 @@ _RULES: dict[str, SparsityRule] = {
 
 @functools.cache
 def _rules_of(name: str) -> tuple[SparsityRule, ...]:
-    """The rules for an op, to be tried in order."""
+    """The rules for an op, in the order in which they are tried."""
     full, rules = f"jaxpr.{name}", [_RULES[name]] if name in _RULES else []
     kinds = ((Trait.UPDATE, _update), (Trait.MOVEMENT, _moved), (Trait.CUMULATIVE, _cumulative))
     rules += [rule for trait, rule in kinds if full in with_trait(trait)]
     if full in with_trait(Trait.UPDATE, Trait.MOVEMENT):
-        # Overwriting at known places is a movement; elsewhere old and new are taken together.
+        # Overwriting at known places is a movement; otherwise old and new elements are united.
         rules.reverse()
     if full in ELEMENTWISE:
         rules.append(_elementwise)

@@ -1,12 +1,12 @@
-"""Jacobians in slots: of each element of a value, only the derivatives in inputs it depends on.
+"""Jacobians in slots: for each element of a value, only the derivatives in inputs it depends on.
 
-A value whose elements depend on at most ``s`` of ``n`` inputs has ``s`` derivatives for each,
-in arrays ``[s, *shape]`` of *slots*.  Which input a slot stands for is known when the program is
-transformed, element by element: ``inputs[slot, element]``, -1 for none.
+If each element of a value depends on at most ``s`` of ``n`` inputs, it has ``s`` derivatives, in
+arrays ``[s, *shape]`` of *slots*.  The input that a slot stands for is known, for each element,
+when the program is transformed: ``inputs[slot, element]``, -1 for none.
 
-An op can be differentiated slot by slot if all that it mixes has the same input in each slot.  What
-it mixes are the connected components of the graph of its reads (:mod:`jaxmlir.sparse.rules`): the
-elements of a row, for a product of a matrix by a constant one.
+An op can be differentiated slot by slot if all elements that it mixes have the same input in each
+slot.  The groups of mixed elements are the connected components of the graph of its reads
+(:mod:`jaxmlir.sparse.rules`).  For a product of a matrix and a constant one, these are the rows.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ from jaxmlir.sparse.index_sets import Columns
 Layout = np.ndarray
 """The input of each slot of each element, ``[slots, elements]``; -1: none."""
 _ANALYSED = 4_000_000
-"""Values of more elements are not analysed: they are taken to depend on all inputs."""
+"""Ops with more elements are not analysed: their results count as depending on all inputs."""
 
 
 class Mixing(NamedTuple):
-    """Which elements of an op's operands and results belong together, as numbers of groups.
+    """The elements of an op's operands and results that belong together, as group numbers.
 
     Attributes:
-      operands: of each operand that depends on an input.
+      operands: the group of each element, for each operand that depends on an input.
+      results: the group of each element, for each result.
+      count: the number of groups.
     """
 
     operands: list[np.ndarray]
@@ -46,11 +48,11 @@ class Mixing(NamedTuple):
 
 
 def mixing(program: Module, node: Node, operands: Sequence[Any], depending: Sequence[int]) -> Any:
-    """The :class:`Mixing` of an op; ``None`` where it is not known.
+    """The :class:`Mixing` of an op; ``None`` if it is not known.
 
     Args:
       operands: arrays; those that are no tracers are constants.
-      depending: which of them depend on an input.
+      depending: the numbers of the operands that depend on an input.
     """
     shapes = [tuple(aval.shape) for aval in node.avals()]
     in_shapes = [np.shape(operands[i]) for i in depending]
@@ -72,7 +74,7 @@ def mixing(program: Module, node: Node, operands: Sequence[Any], depending: Sequ
         return None
     links = columns.links([rows for rows in sets if rows is not None])
     results = np.full(sum(sizes[len(in_shapes) :]), -1)
-    # Of the graph's vertices the results come first, then operands and hubs.
+    # The graph's vertices are the results, then the operands, then the hubs.
     count, labels = sparse.csgraph.connected_components(links, directed=False)
     placed, start = 0, 0
     for rows, size in zip(sets, sizes[len(in_shapes) :], strict=True):
@@ -82,7 +84,7 @@ def mixing(program: Module, node: Node, operands: Sequence[Any], depending: Sequ
         start += size
     ends = np.cumsum(sizes)
     of_operands = np.split(labels[placed : placed + reading], ends[: len(in_shapes) - 1])
-    # Results that depend on nothing are a group by themselves.
+    # Results that depend on nothing form a group of their own.
     of_results = np.split(
         np.where(results < 0, count, results), ends[len(in_shapes) : -1] - reading
     )
@@ -94,11 +96,11 @@ def _as_constant(x: Any) -> Any:
 
 
 def joint(mix: Mixing, layouts: Sequence[Layout], inputs: int) -> Layout | None:
-    """The layout of each group ``[slots, groups]``; ``None`` where most inputs have a slot.
+    """The layout of each group, ``[slots, groups]``; ``None`` if it has over ``inputs / 2`` slots.
 
     Args:
-      layouts: of the operands that depend on an input.
-      inputs: how many there are.
+      layouts: the layouts of the operands that depend on an input.
+      inputs: the number of inputs.
     """
     pairs = []
     for groups, layout in zip(mix.operands, layouts, strict=True):
@@ -115,11 +117,11 @@ def joint(mix: Mixing, layouts: Sequence[Layout], inputs: int) -> Layout | None:
 
 
 def aligned(data: Any, have: Layout | None, want: Layout | None, inputs: int) -> Any:
-    """Derivatives in the slots of another layout, which has all inputs of the first.
+    """Derivatives, rearranged to the slots of another layout, which has all inputs of the first.
 
     Args:
-      data: ``[slots, *shape]``.
-      want: ``None`` for all inputs, in order.
+      data: the derivatives, ``[slots, *shape]``.
+      have, want: the old and the new layout; ``None`` for all inputs, in order.
     """
     if have is None or have is want:
         return data
@@ -147,11 +149,11 @@ def aligned(data: Any, have: Layout | None, want: Layout | None, inputs: int) ->
 
 
 def summed(data: Any, have: Layout, axes: Sequence[int], inputs: int) -> Any:
-    """The derivatives, in all inputs, of sums of elements.
+    """The derivatives, in all inputs, of sums of elements along some axes.
 
     Args:
-      data: ``[slots, *shape]``.
-      axes: those of the elements, along which they are added up.
+      data: the derivatives of the elements, ``[slots, *shape]``.
+      axes: axes of ``shape``.
     """
     shape = data.shape[1:]
     out_dims = tuple(d for d in range(len(shape)) if d not in axes)
@@ -178,12 +180,13 @@ def _scattered(
     place: tuple[np.ndarray, np.ndarray],
     size: tuple[int, int],
 ) -> Any:
-    """Derivatives, each added to what is at its place.
+    """An array of zeros to which chosen derivatives are added, each at its place.
 
     Args:
-      parts: ``[slots, elements, alike]``.
-      slot, element: which of them.
-      place: where they go, in an array of this ``size``.
+      parts: the derivatives, ``[slots, elements, alike]``.
+      slot, element: the derivatives to choose.
+      place: where they go.
+      size: the shape of the array, without the dimension ``alike``.
     """
     order = np.lexsort((element, slot))
     slot, element = slot[order], element[order]
@@ -197,7 +200,8 @@ def _scattered(
 
 
 def _repeated(source: np.ndarray, shape: Sequence[int], first: int = 0) -> int:
-    """How many elements of the last dimensions, from the ``first`` one on, are alike."""
+    """The number of consecutive elements that share a layout: a product of the last dimensions, not
+    including those before ``first``."""
     trailing = 1
     for size in reversed(shape[first:]):
         grouped = source.reshape(len(source), -1, trailing * size)

@@ -20,20 +20,20 @@ from jaxmlir.sparse.relations import AffineSum, Piece, Pieces, Size, at_most, pa
 from jaxmlir.support.options import integer
 
 _EXPANDED = 16
-"""A parameter that takes at most so many values, at all sizes, is a number in pieces of its own."""
+"""A parameter with at most so many values, at all sizes, can become one piece for each value."""
 _COLORS = 64
 
 
 class SymbolicPattern:
-    """The pattern of a Jacobian, or of a Hessian, of a program whose shapes are symbolic.
+    """The pattern of a Jacobian, or of a Hessian, of a program with symbolic shapes.
 
-    Rows and columns are those of :class:`SparsityPattern`, at whichever sizes.
+    Rows and columns are those of :class:`SparsityPattern`, at any sizes.
 
     Args:
-      pieces: of each result, what its elements depend on.
-      in_shapes, out_shapes: of the arrays that columns and rows are the elements of.
-      symmetric: it is that of a symmetric matrix.
-      reasons: what made it dense: each names an op and the user's line.
+      pieces: for each result, the inputs that its elements depend on.
+      in_shapes, out_shapes: the shapes of the arrays whose elements are the columns and the rows.
+      symmetric: whether the matrix is symmetric.
+      reasons: the ops that made it dense, each with the user's line.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class SymbolicPattern:
 
     @property
     def shape(self) -> tuple[Size, Size]:
-        """Rows and columns."""
+        """The numbers of rows and columns."""
         rows, columns = (sum(map(math.prod, x)) for x in (self.out_shapes, self.in_shapes))
         return rows, columns
 
@@ -75,9 +75,9 @@ class SymbolicPattern:
         """The pattern at given sizes of the dimension variables: ``pattern.at(n=1000)``.
 
         Raises:
-          ArgumentError: a variable has no size, or there is none of a name; or sizes are against
-            the constraints of the shapes.
-          PatternTooDense: there are more elements than are written out.
+          ArgumentError: a variable has no size, or a name is no variable, or sizes violate the
+            constraints of the shapes.
+          PatternTooDense: there are more elements than the limit.
         """
         if {*sizes} != {*self.variables} or any((integer(n) or -1) < 0 for n in sizes.values()):
             sizes_text = ", ".join(f"{name}={size!r}" for name, size in sizes.items())
@@ -126,14 +126,14 @@ class SymbolicPattern:
 
     @functools.cached_property
     def stencil(self) -> Stencil | None:
-        """The products with vectors that tell the matrix at all sizes; ``None`` where their number
-        depends on the sizes, or is not known not to."""
+        """The products with vectors that determine the matrix at all sizes; ``None`` if their
+        number depends on the sizes, or may do so."""
         return _stencil(self)
 
     @property
     def colors(self) -> int | None:
-        """How many products with vectors tell the matrix, at all sizes: JVPs, with colours of the
-        columns; ``None`` where their number depends on the sizes, or is not known not to."""
+        """The number of products with vectors that determine the matrix at all sizes: JVPs, by a
+        colouring of the columns; ``None`` if it depends on the sizes, or may do so."""
         return None if self.stencil is None else self.stencil.colors
 
     # -- pictures --
@@ -146,7 +146,7 @@ class SymbolicPattern:
         return f"<SymbolicPattern {_product(m)} x {_product(n)}: {said}>"
 
     def _diagonals(self) -> str:
-        """``'-1, 0, 1'``: how far columns are from rows, where they are points of the same grid."""
+        """``'-1, 0, 1'``: the offsets from row to column, if both are points of the same grid."""
         if len(self.pieces) != 1 or self.in_shapes != self.out_shapes:
             return ""
         offsets = []
@@ -162,7 +162,7 @@ class SymbolicPattern:
         return ", ".join(f"({', '.join(map(str, x))})" for x in offsets)
 
     def __str__(self) -> str:
-        """The pieces, one a line, with what made it dense below."""
+        """The pieces, one per line, with :attr:`reasons` below."""
         lines = [repr(self)]
         for i, pieces in enumerate(self.pieces):
             for piece in pieces:
@@ -204,16 +204,17 @@ _NAMES = "ijklpqrs"
 
 
 class Stencil(NamedTuple):
-    """Colours of the columns that tell the matrix at all sizes.
+    """A colouring of the columns that determines the matrix at all sizes.
 
     The colour of a point of an argument's grid is ``first + (factors . point) mod count``; some
-    columns have one of their own.
+    columns have a colour of their own.
 
     Attributes:
-      pieces: of each result; the elements of no two are the same, and all that is read is a point
-        at some distance of the row's, or always the same one.
-      lattices: of each argument, ``(first, factors, count)``.
-      alone: columns, as argument and point, in the order of their colours, which are the last ones.
+      pieces: the pieces of each result.  Each index that is read is an index of the row plus a
+        number, or constant.  Pieces can overlap (:func:`may_repeat`).
+      lattices: for each argument, ``(first, factors, count)``.
+      alone: the columns with a colour of their own, as (argument, point), in the order of their
+        colours, which are the last ones.
     """
 
     pieces: tuple[Pieces, ...]
@@ -255,8 +256,8 @@ def _stencil(pattern: SymbolicPattern) -> Stencil | None:
 
 
 def _expanded(piece: Piece) -> Iterator[Piece]:
-    """The piece, with numbers in the place of parameters that take few values, if it needs that to
-    be told by rows and distances."""
+    """The piece itself if it :func:`_is_translated`; otherwise pieces in which numbers replace the
+    parameters that take few values."""
     lengths = [high - low for low, high in piece.ranges]
     few = [t for t, n in enumerate(lengths) if core.is_constant_dim(n) and n <= _EXPANDED]
     if _is_translated(piece) or not few:
@@ -268,7 +269,7 @@ def _expanded(piece: Piece) -> Iterator[Piece]:
 
 
 def _is_translated(piece: Piece) -> bool:
-    """Whether each index that is read is an index of the row and a number, or always the same."""
+    """Whether each index that is read is an index of the row plus a number, or constant."""
     if not all(not x.terms or x.single == (x.terms[0][0], 1) for x in piece.result):
         return False
     row_terms = {x.terms for x in piece.result if x.terms}
@@ -279,14 +280,14 @@ def _is_translated(piece: Piece) -> bool:
 
 
 def _distance(a: Piece, b: Piece) -> tuple[int, ...] | None:
-    """How far the points are apart that a row reads in two pieces: 0 where no row has both;
-    ``None`` where that is not the same for all rows."""
+    """The distance between the points that a row reads in two pieces: 0 if no row is in both,
+    ``None`` if it differs between rows."""
     if _meet_nowhere(a, b):
         return (0,) * len(a.read)
     constants = {d: x for piece in (a, b) for d, x in enumerate(piece.result) if not x.terms}
     points = []
     for piece in (a, b):
-        # The indices of the row are the parameters, so that the sums of both can be compared.
+        # Use the indices of the row as parameters, so that the sums of both can be compared.
         at = {
             t: constants.get(d, parameter(d)).plus(-x.constant)
             for d, x in enumerate(piece.result)
@@ -317,7 +318,7 @@ def _meet_nowhere(a: Piece, b: Piece) -> bool:
 
 
 def _lattice(apart: np.ndarray, rank: int) -> tuple[tuple[int, ...], int] | None:
-    """Factors and a number of colours for which points at these distances have different ones."""
+    """Factors and a number of colours such that points at the given distances differ in colour."""
     if not apart.size:
         return (0,) * rank, 1
     for count in range(2, _COLORS):

@@ -1,16 +1,16 @@
 """The abstract interpretation of a derivative: index sets go through its ops, calls and loops.
 
-What is interpreted is the program's own derivative, as the compiler writes it (``jaxpr-jvp``): its
-ops are linear in the tangents, the rules of custom derivatives and of rematerialised functions are
-in it, and what has no derivative is not.  Of a value that depends on the tangents its index sets
-are followed; what depends on no argument is computed where a rule asks for it: indices, masks,
+The interpreted program is the derivative that the compiler makes (``jaxpr-jvp``).  Its ops are
+linear in the tangents, it contains the rules of custom derivatives and of rematerialised functions,
+and it lacks everything without a derivative.  A value that depends on tangents is represented by
+index sets.  A value that depends on no argument is computed if a rule asks for it: indices, masks,
 stencils.
 
-A loop is run as often as it says, where that is soon done and something tells its iterations apart.
-Else its body is interpreted once, with inputs of its own, as a relation ``T`` between what an
-iteration is given and gives.  What the carry depends on after any number of iterations is the
-reflexive and transitive closure of ``T``: elements of a strongly connected component depend on the
-same.
+A scan with few ops, all iterations together, is interpreted iteration by iteration.  The body of
+any other loop is interpreted with inputs of its own, which gives a relation ``T`` between the
+operands and the results of one iteration.  The reflexive and transitive closure of ``T`` says what
+the carry depends on after any number of iterations.  Elements of a strongly connected component
+depend on the same inputs.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from jaxmlir.sparse.rules import LeafOp, Value
 from jaxmlir.support.masks import split
 
 _CLOSURE = 20_000_000
-"""Closures of at most so many elements are made; larger ones are taken for dense in parts."""
+"""Closures of at most so many elements are computed; larger ones are replaced by dense blocks."""
 _FEW_INPUTS = 4
 _FEW = 64
-"""Values of so few elements are computed at once: a loop's counter is asked for in the end."""
+"""Values of so few elements are computed at once, not on demand: e.g. a loop's counter."""
 
 
-# What the user's own code, or another device, has a say in is not run to be analysed.
+# Ops that run the user's own code, or need another device, are never evaluated for the analysis.
 _NOT_RUN = with_trait(Trait.IMPURE) | with_trait(Trait.CUSTOM_CALL)
 
 
@@ -52,7 +52,7 @@ class Tracer(Interpreter):
 
     Args:
       columns: the inputs.
-      reasons: takes what made a pattern dense.
+      reasons: receives a remark on each op that made a set dense.
 
     Attributes:
       reasons: by op, what made a set dense.
@@ -90,18 +90,18 @@ class Tracer(Interpreter):
         return [Value(shape, rows) for shape, rows in zip(shapes, sets, strict=True)]
 
     def _sets(self, leaf: LeafOp) -> Any:
-        """What the results of an op depend on; ``None`` where no rule knows."""
+        """The sets of an op's results; ``None`` if no rule knows them."""
         sets = rules.sets_of(leaf)
         return sets and [None if rows is None or not rows.nnz else rows for rows in sets]
 
     def _all(self, leaf: LeafOp) -> Any:
-        """What results depend on if they depend on all that operands do."""
+        """The sets of results that depend on everything that any operand depends on."""
         return rules.dense(leaf)
 
     def _independent(
         self, node: Node, operands: list[Value], shapes: list[tuple[int, ...]]
     ) -> list[Value]:
-        """The results of an op that no input reaches."""
+        """The results of an op that depend on no input."""
         known_operands = all(x.known is not None for x in operands)
         if not known_operands or node.name in _NOT_RUN or _has_effects(node):
             return self._limited(node, operands, shapes)
@@ -125,7 +125,7 @@ class Tracer(Interpreter):
     def _limited(
         self, node: Node, operands: list[Value], shapes: list[tuple[int, ...]]
     ) -> list[Value]:
-        """The results of an op that is not known, with the bounds of its numbers."""
+        """The results of an op whose value is not known, with bounds of their elements."""
         values = [Value(shape) for shape in shapes]
         if len(values) == 1:
             kind = getattr(node.avals()[0], "dtype", np.dtype("V")).kind
@@ -143,10 +143,10 @@ class Tracer(Interpreter):
                 limits()
         return values
 
-    # -- what is said --
+    # -- remarks --
 
     def _mixes(self, operands: Sequence[Value], out_rows: Sequence[Any]) -> str:
-        """What is said of an op whose results depend on most inputs, if no operand does."""
+        """The remark on an op whose results depend on most inputs while no operand does."""
         inputs = self.columns.inputs
         if inputs < 2:
             return ""
@@ -248,11 +248,11 @@ class Tracer(Interpreter):
         carry: Sequence[Value],
         slices: Sequence[Value] = (),
     ) -> tuple[list[Value], Relation]:
-        """A loop's carry after any number of iterations, and the relation that an iteration is.
+        """A loop's carry after any number of iterations, and the relation of one iteration.
 
         Args:
-          slices: what an iteration reads of the arrays that the loop goes over: their sets are
-            those of all iterations together.
+          slices: the slices (xs) that an iteration reads, each with the union of its sets over all
+            iterations.
         """
         carry = [x._replace(known=None, limits=None) for x in carry]
         slices = [x._replace(known=None, limits=None) for x in slices]
@@ -282,11 +282,11 @@ class Tracer(Interpreter):
     def _relation(
         self, symbol: str, arguments: Sequence[Value], first: int, depend: Sequence[bool]
     ) -> Relation:
-        """What the results of a function depend on, of its own arguments.
+        """The relation between a function's results and its own arguments.
 
         Args:
-          first: the number of the first argument of the carry.
-          depend: which of the carry depend on an input.
+          first: the number of the first argument that is part of the carry.
+          depend: for each part of the carry, whether it depends on an input.
         """
         pattern = [x.rows is not None for x in arguments]
         pattern[first : first + len(depend)] = depend
@@ -306,11 +306,12 @@ class Tracer(Interpreter):
         return Relation(rows, pattern, starts)
 
     def _closure(self, step: Rows, base: Rows) -> Rows:
-        """What a carry depends on after any number of iterations.
+        """The sets of a carry after any number of iterations.
 
         Args:
-          step: which elements an iteration computes from which.
-          base: what they depend on besides: at first, and by what is not carried.
+          step: for each element of the new carry, the elements of the old one that it reads.
+          base: the sets of the elements from other sources: the initial carry, and operands of an
+            iteration that are not carried.
         """
         size, columns = step.shape[0], self.columns
         count, labels = sparse.csgraph.connected_components(step, connection="strong")
@@ -327,11 +328,11 @@ class Tracer(Interpreter):
 
 
 class Relation(NamedTuple):
-    """What a function's results depend on, of its own arguments.
+    """The elements of a function's own arguments that its results depend on.
 
     Attributes:
-      rows: of each result; the columns are the elements of those arguments that depend on an input.
-      pattern: which these are.
+      rows: for each result, a matrix whose columns are the elements of the depending arguments.
+      pattern: for each argument, whether it depends on an input.
       starts: the first column of each argument.
     """
 
@@ -340,14 +341,14 @@ class Relation(NamedTuple):
     starts: np.ndarray
 
     def all_of(self, results: Sequence[int], sizes: Sequence[int]) -> Rows:
-        """The rows of some results, one after the other."""
+        """The rows of several results, one result after the other."""
         width = int(self.starts[-1])
         parts = [self.rows[i] for i in results]
         pairs = zip(parts, sizes, strict=True)
         return sparse.vstack([empty(n, width) if r is None else r for r, n in pairs], format="csr")
 
     def applied(self, columns: Columns, rows: Rows, arguments: Sequence[Value]) -> Rows:
-        """What results depend on, where the function is given these arguments."""
+        """The sets of results, for a call of the function with the given arguments."""
         sets = [_rows_of(x, columns) for x, d in zip(arguments, self.pattern, strict=True) if d]
         if not sets:
             return empty(rows.shape[0], columns.width)
@@ -366,7 +367,12 @@ def _stacked(
     arrays: Sequence[Value],
     length: int,
 ) -> Rows | None:
-    """What a scan stacks up, of a result with these rows."""
+    """The sets of a stacked result (ys), given the rows of the body's result.
+
+    Args:
+      fixed: the loop-invariant operands and the carry.
+      arrays: the arrays that the scan slices (xs).
+    """
     if rows is None:
         return None
     blank = [Value(x.shape[1:]) for x in arrays]
@@ -397,7 +403,7 @@ def _longest(rows: Rows | None) -> int:
 
 
 def _may_be_zero(x: Value) -> bool:
-    """Whether there are elements that are known to be zero, of an array or what is made of one."""
+    """Whether elements of an array may be known to be zero."""
     if x.known is None:
         return x.limits is not None
     known = x.known()
@@ -412,5 +418,5 @@ def _has_effects(node: Node) -> bool:
 def _as_numpy(value: Any) -> Any:
     try:
         return np.asarray(value)
-    except TypeError:  # a key of random numbers
+    except TypeError:  # a PRNG key
         return value

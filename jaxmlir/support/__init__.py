@@ -1,1 +1,1 @@
-"""Helpers that know nothing of MLIR or JAX programs."""
+"""Helpers that do not depend on MLIR or JAX programs."""

@@ -1,7 +1,7 @@
-"""The files of the user that jaxmlir reads: its cache directory, and lines of sources.
+"""The user's files that jaxmlir reads: its cache directory, and lines of source files.
 
-A program that somebody else wrote says where its ops came from, and may name any file.  Who prints
-a line, or a traceback, reads the file to its end: a device or a pipe may have none.
+The locations in a program of unknown origin may name any file.  Printing a line or a traceback
+reads the file to its end, and a device or a pipe may have no end.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import stat
 
 
 def directory() -> str:
-    """The directory that the environment names, empty if nothing is to be kept."""
+    """The cache directory that the environment names; empty if there is none."""
     root = os.environ.get("JAXMLIR_CACHE_DIR")
     return os.path.abspath(root) if root else ""
 
@@ -26,17 +26,17 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 @functools.lru_cache(1024)
 def may_be_shown(file: str) -> bool:
-    """Whether a file is a plain one that is soon read, or there is none."""
+    """Whether a file is regular and small enough to be read, or does not exist."""
     try:
         status = os.stat(file)
     except OSError:
         return True
     except ValueError:  # No file is named so.
         return False
-    # What the system says of itself comes in files of no size.
+    # Files in which the system describes itself have size 0.
     return stat.S_ISREG(status.st_mode) and 0 < status.st_size <= MAX_BYTES
 
 
 def source_line(file: str, line: int) -> str:
-    """A line of a file, without what ends it; empty where it is not known or may not be shown."""
+    """A line of a file without the line break; empty if it is unknown or may not be shown."""
     return linecache.getline(file, line).rstrip("\n") if line and may_be_shown(file) else ""

@@ -1,4 +1,5 @@
-"""Work that is put off: properties, names of packages, and Python's garbage collector."""
+"""Work that is put off or done once: properties, methods, names of packages, and Python's garbage
+collector."""
 
 from __future__ import annotations
 
@@ -7,25 +8,26 @@ import gc
 import importlib
 import sys
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
 T = TypeVar("T")
 
 
 def collector_paused(function: Callable[P, R]) -> Callable[P, R]:
-    """Runs a function without collections, unless the process does without them anyway.
+    """Runs a function with Python's garbage collector paused.
 
-    Python's cyclic collector runs after so many allocations, and looks at everything that lives:
-    with JAX imported that is over 100,000 objects and takes 50 ms, several times while a program is
-    loaded, differentiated or lowered, without finding anything.  What these allocate lives on or is
-    freed by its reference count; cycles wait for the first collection after.
+    The cyclic collector runs after a number of allocations, and looks at all live objects.  With
+    JAX imported these are over 100,000, which takes 50 ms, several times while a program is loaded,
+    differentiated or lowered, without finding anything.  Objects allocated there live on or are
+    freed by their reference count; cycles wait for the next collection.
     """
 
     @functools.wraps(function)
     def paused(*args: P.args, **kwargs: P.kwargs) -> R:
-        # Threads that overlap are safe: the first to finish turns collections on again, for all.
+        # Overlapping threads are safe: the first to finish enables the collector again, for all.
         if not gc.isenabled():
             return function(*args, **kwargs)
         gc.disable()
@@ -38,8 +40,8 @@ def collector_paused(function: Callable[P, R]) -> Callable[P, R]:
 
 
 class lazy(functools.cached_property[T]):
-    """A cached property for which, as in Python 3.12, no lock is taken: of many small objects that
-    would take as long as to find it out."""
+    """A cached property without a lock, as in Python 3.12: in many small objects, locking would
+    take as long as computing the property."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
@@ -48,15 +50,32 @@ class lazy(functools.cached_property[T]):
         return value
 
 
+def memoized(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """A method that runs once for the same arguments: its object keeps what it gives.
+
+    Arguments are hashed, and are given by position.  ``functools.cache`` would keep the objects.
+    """
+    attribute = f"_{method.__name__}_by_arguments"
+
+    @functools.wraps(method)
+    def once(self: Any, *args: Any) -> Any:
+        results = self.__dict__.setdefault(attribute, {})
+        if args not in results:
+            results[args] = method(self, *args)
+        return results[args]
+
+    return once
+
+
 class analysis(lazy[T]):
-    """A cached property of a program's core that :func:`forget_analyses` makes it find out anew."""
+    """A cached property of a program's core that :func:`forget_analyses` drops."""
 
     def __init__(self, func: Callable[[Any], T]):
         super().__init__(functools.wraps(func)(lambda instance: func(instance.core)))
 
 
 def forget_analyses(of: Any) -> None:
-    """Forgets the analyses of an object: they are found out again when they are next asked for."""
+    """Drops the cached analyses of an object; they are computed again on the next use."""
     attributes = of.__dict__
     for name in _analyses(type(of)).intersection(attributes):
         attributes.pop(name, None)
@@ -74,14 +93,14 @@ def lazy_names(
     """The ``__getattr__`` of a package.
 
     Args:
-      exports: the submodule that each name is taken from, which has another name: a submodule
-        that is imported by itself takes the place of what has its name.
-      submodules: those that are names of the package themselves.
+      exports: the submodule that defines each name.  It must have another name than what it
+        defines, because importing a submodule overwrites the package's attribute of its name.
+      submodules: the submodules that are public names of the package.
     """
     assert all(name != submodule for name, submodule in exports.items())
     namespace = vars(sys.modules[package])
 
-    # Modules live on: there is nothing in them to collect.
+    # Modules live on, so their import has nothing to collect.
     @collector_paused
     def __getattr__(name: str) -> Any:
         if name in submodules:

@@ -1,6 +1,6 @@
-"""Lists of an op's operands: cut into groups, chosen by masks, and fixpoints of these.
+"""Lists of an op's operands: splitting into groups, selecting by masks, fixpoints of masks.
 
-What the rules of loops share, be it of those in the dialect or of those that are JAX primitives.
+The rules of loops share these helpers, both those of the dialect's ops and of JAX primitives.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ T = TypeVar("T")
 Mask = tuple[bool, ...]
 """Which of some values have a property."""
 Dims = tuple[int | None, ...]
-"""The dimension along which each of some values is batched; ``None`` where it is not."""
+"""The batch dimension of each of some values; ``None`` for values that are not batched."""
 
 
 def split(values: Sequence[T], *counts: int) -> list[list[T]]:
-    """The sequence cut into pieces of these lengths, and the rest."""
+    """The sequence split into pieces of these lengths, and the rest."""
     pieces, start = [], 0
     for count in counts:
         pieces.append(list(values[start : start + count]))
@@ -35,11 +35,15 @@ def left_out(values: Sequence[T], mask: Sequence[Any]) -> list[T]:
     return [v for v, m in zip(values, mask, strict=True) if not m]
 
 
+def inverted(mask: Iterable[Any]) -> Mask:
+    """Where a mask is not set."""
+    return tuple([not m for m in mask])
+
+
 def filled(
-    values: Iterable[Any], mask: Sequence[Any], others: Sequence[Any] | None = None
+    values: Iterable[Any], mask: Sequence[Any], others: Iterable[Any] | None = None
 ) -> list[Any]:
-    """The values, in order, where the mask is set; elsewhere those that ``others`` has there, by
-    default ``None``."""
+    """The values, in order, where the mask is set; elsewhere items of ``others``, or ``None``."""
     rest = iter(values)
     if others is None:
         return [next(rest) if m else None for m in mask]
@@ -57,13 +61,13 @@ def both(a: Sequence[bool], b: Sequence[bool]) -> Mask:
 
 
 def fixpoint(start: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """The least property of a loop's carry that contains ``start`` and that an iteration keeps.
+    """The least mask of a loop's carry that contains ``start`` and that an iteration preserves.
 
     Args:
-      step: from the property of the carry at the start of an iteration, that at its end.
+      step: maps the mask at the start of an iteration to the mask at its end.
     """
     carry = list(start)
-    # If it is all of the carry, no iteration needs to be asked.
+    # A mask of the whole carry cannot grow.
     while not all(carry):
         after = [a or b for a, b in zip(carry, step(carry), strict=True)]
         if after == carry:

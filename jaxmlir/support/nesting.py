@@ -1,6 +1,6 @@
-"""How deep the brackets of a text are nested.
+"""The nesting depth of the brackets of a text.
 
-MLIR's parser recurses on them until the stack ends the process, which is so after some thousands.
+MLIR's parser recurses on brackets: some thousands of levels overflow the stack of the process.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 import numpy as np
 
 MAX_NESTING = 512
-"""How deep brackets may be nested in what is parsed.  Programs need a dozen."""
+"""The maximal nesting of brackets in a text to be parsed.  Programs need a dozen."""
 
 _NO_BRACKETS = bytes(set(range(256)) - {*b"([{<>}])\n"})
 _DEPTH = np.zeros(256, np.int8)
@@ -20,18 +20,18 @@ _STRING_OR_COMMENT = rb'"(?:[^"\\\n]|\\.)*+"?|//[^\n]*+'
 
 
 def without_strings(text: bytes) -> bytes:
-    """A text without comments, without what is in quotes."""
+    """Removes the quoted strings of a text that has no comments."""
     plain = text.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in text else text
     return b"".join(plain.split(b'"')[::2])
 
 
 def nesting(text: bytes) -> int:
-    """How deep brackets are nested in a text without strings and comments."""
+    """The nesting depth of brackets in a text without strings and comments."""
     return int(_depths(text).max(initial=0))
 
 
 def first_too_deep(text: bytes) -> int | None:
-    """The line of an MLIR text, from 1, where brackets are nested deeper than ``MAX_NESTING``."""
+    """The first line of an MLIR text, from 1, with brackets nested deeper than ``MAX_NESTING``."""
     plain = re.sub(_STRING_OR_COMMENT, b"", text) if b"//" in text else without_strings(text)
     depths = _depths(plain)
     if depths.max(initial=0) <= MAX_NESTING:
@@ -45,5 +45,5 @@ def _depths(text: bytes) -> np.ndarray:
 
 
 def _brackets(text: bytes) -> bytes:
-    """The brackets and line breaks of a text; an arrow has none."""
+    """The brackets and line breaks of a text; an arrow is not a bracket."""
     return text.replace(b"->", b"").translate(None, _NO_BRACKETS)

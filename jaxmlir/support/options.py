@@ -1,4 +1,4 @@
-"""Checks of what users give as options: integers, names of platforms, numbers of bytes."""
+"""Checks of options that users give: integers, names of platforms, numbers of bytes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from jaxmlir.errors import ArgumentError
 
 
 def integer(value: Any) -> int | None:
-    """The ``int`` that a value is: one of Python or NumPy, an array of one integer ...
+    """A value as an ``int``: an integer of Python or NumPy, an array of one integer ...
 
-    ``None`` of anything else, booleans included: where a number is asked for, ``True`` is a
-    mistake.
+    ``None`` for anything else, including booleans: ``True`` in place of a number is a mistake.
     """
     if isinstance(value, (bool, np.bool_)):
         return None
@@ -32,17 +31,17 @@ def check_switch(name: str, value: Any) -> None:
     """Checks an option that is on or off.
 
     Raises:
-      ArgumentError: it is no boolean: the text ``"no"`` would be on.
+      ArgumentError: the value is not a boolean: the text ``"no"`` would count as true.
     """
     if not isinstance(value, (bool, np.bool_)):
         raise ArgumentError(f"{name}: expected True or False, got {value!r}")
 
 
 def check_platforms(platforms: Sequence[str] | None) -> None:
-    """Checks the names of platforms that something is to be lowered for.
+    """Checks the names of platforms to lower for.
 
     Raises:
-      ArgumentError: they are no sequence of names, JAX does not know one, or one occurs twice.
+      ArgumentError: it is not a sequence of names, JAX does not know one, or one occurs twice.
     """
     if isinstance(platforms, str) or not isinstance(platforms, Sequence | None):
         meant = f"; write [{platforms!r}]" if isinstance(platforms, str) else ""
@@ -56,7 +55,7 @@ def check_platforms(platforms: Sequence[str] | None) -> None:
         try:
             xla_bridge.canonicalize_platform(platform)
         except RuntimeError:
-            # Only where there is one of them does JAX know which is meant.
+            # JAX only resolves such a name if one of the platforms is present.
             raise ArgumentError(
                 f"{platform!r} stands for one of several platforms, none of which is here: name "
                 "one, such as 'cuda' or 'rocm'"
@@ -69,7 +68,7 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12} | {
 
 
 def byte_count(text: str) -> float | None:
-    """The bytes that a text such as ``"1.5 GiB"`` says; ``None`` if it says none."""
+    """The bytes of a text such as ``"1.5 GiB"``; ``None`` for other texts."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?i?)B", text.strip())
     return float(match[1]) * _UNITS[match[2]] if match and match[2] in _UNITS else None
 
@@ -80,14 +79,14 @@ def is_budget(number: float) -> bool:
 
 
 def check_budget(budget: Any) -> float:
-    """A memory budget: a fraction of what a program takes, or bytes, which may have a unit.
+    """A memory budget: a fraction of what a program takes, or bytes, possibly with a unit.
 
     Raises:
       ArgumentError: it is neither.
     """
     count = byte_count(budget) if isinstance(budget, str) else budget
     is_number = isinstance(count, numbers.Real) and not isinstance(count, bool)
-    # Text says bytes: "1 B" is no fraction.
+    # A text gives bytes: "1 B" is not a fraction.
     if not is_number or not is_budget(count) or (isinstance(budget, str) and count < 2):
         raise ArgumentError(
             "memory_budget: expected a fraction of what the program takes, above 0 and up to 1, "
@@ -97,7 +96,7 @@ def check_budget(budget: Any) -> float:
 
 
 def in_units(count: float) -> str:
-    """Bytes, to be read: ``"1.5 MiB"``."""
+    """Bytes in readable form: ``"1.5 MiB"``."""
     for unit in ("bytes", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.4g} {unit}"

@@ -1,7 +1,7 @@
-"""A line on the terminal that says what long work is at, gone when the work is done.
+"""A progress line on the terminal during long work, removed when the work is done.
 
-It is there only where a person looks on: where ``sys.stderr`` is a terminal and ``rich`` is
-installed, from the second second on.  ``JAXMLIR_PROGRESS=0`` does without.
+It appears after a second, only if ``sys.stderr`` is a terminal and ``rich`` is installed.
+``JAXMLIR_PROGRESS=0`` turns it off.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 DELAY = 1.0
-"""The seconds that work takes before it is spoken of."""
+"""The seconds after which work is shown."""
 
 ProgressReporter = Callable[[str], None]
 
@@ -25,14 +25,14 @@ _line: ContextVar[_ProgressLine | None] = ContextVar("progress", default=None)
 
 @contextlib.contextmanager
 def progress(what: str, total: int | None = None) -> Iterator[ProgressReporter]:
-    """Shows work on the terminal while it goes on.
+    """Shows work on the terminal while it is in progress.
 
     Args:
-      what: it is, as "optimizing @f".
-      total: how many steps it takes, if that is known.
+      what: a description, such as "optimizing @f".
+      total: the number of steps, if it is known.
 
     Yields:
-      what each step begins with, given its name.
+      A function to call with the name of each step when it begins.
     """
     outer = _line.get()
     if outer is not None:
@@ -52,11 +52,11 @@ def progress(what: str, total: int | None = None) -> Iterator[ProgressReporter]:
 
 
 def _unseen(step: str) -> None:
-    """Nobody looks on."""
+    """Shows nothing."""
 
 
 def is_seen() -> bool:
-    """Whether a person looks on, who may be told."""
+    """Whether progress may be shown to a person."""
     if os.environ.get("JAXMLIR_PROGRESS") == "0" or os.environ.get("TERM") == "dumb":
         return False
     # Two threads would write over each other's lines.
@@ -77,14 +77,14 @@ class _ProgressTask:
 
 
 class _ProgressLine:
-    """The line of nested work, which appears after a while."""
+    """The line of nested tasks, which appears after a delay."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._nested: list[_ProgressTask] = []
         self._live: Any = None
         self._spinner: Any = None
-        # Compiling is one long step, in which nobody else could begin to show it.
+        # A timer, because compiling is one long step that calls nothing here meanwhile.
         self._timer = threading.Timer(DELAY, self._show)
         self._timer.daemon = True
         self._timer.start()
@@ -120,7 +120,7 @@ class _ProgressLine:
         except ImportError:
             return
         with self._lock:
-            # It may be done meanwhile.
+            # The work may be done by now.
             if self._nested:
                 self._spinner = Spinner("dots", self._text())
                 self._live = Live(self._spinner, console=Console(stderr=True), transient=True)

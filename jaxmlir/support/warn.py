@@ -11,7 +11,7 @@ _OURS = (str(Path(__file__).resolve().parents[1]), contextlib.__file__)
 
 
 def warn(message: str) -> None:
-    """Warns at the user's line, from however deep in the package and in JAX, which called it."""
+    """Warns at the user's line: the innermost frame outside of jaxmlir and JAX."""
     level, frame = 2, sys._getframe(1)
     jax = getattr(sys.modules.get("jax"), "__file__", None)
     inside = _OURS if jax is None else (*_OURS, str(Path(jax).parent))

@@ -1,8 +1,8 @@
-"""Targets: what a program will be compiled for, as far as passes ask.
+"""Targets: what passes need to know of the compiler and the devices that a program is for.
 
 A target is made where JAX lowers a program, or given by name: ``"tpu"``, ``"cuda:h100"``, or with a
-topology ``"tpu:v5e:2x2"``.  Passes get it from the pass manager, as ``program.target``.  None asks
-JAX which backend is there.
+topology ``"tpu:v5e:2x2"``.  Passes read it from ``program.target``.  No pass asks JAX which backend
+is present.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from jaxmlir.targets.costs import PLATFORMS, Costs, Machine, machines
 
 @dataclass(frozen=True)
 class Target:
-    """The compiler that a program is for, a kind of device, and how many of them.
+    """The compiler that a program is for, the kind of device, and the number of devices.
 
     Attributes:
       platform: JAX's name of the compiler: ``"cpu"``, ``"cuda"``, ``"rocm"``, ``"tpu"``.
-      kind: the kind of device, such as ``"h100"``; empty where the platform is all that is known.
+      kind: the kind of device, such as ``"h100"``; empty if only the platform is known.
       compiler: the version of JAX whose XLA compiles.
-      threads: how many threads of the host run one program; 1 on devices of their own.
-      devices: on how many devices the program runs.
-      measured: a machine other than the one of the table.
-      topology: how the devices are placed, as 2 by 2; empty where that was not said.
+      threads: how many host threads run one program; 1 on accelerators.
+      devices: the number of devices that the program runs on.
+      measured: a machine to use instead of the one in the table.
+      topology: the arrangement of the devices, such as (2, 2); empty if not given.
     """
 
     platform: str
@@ -43,18 +43,18 @@ class Target:
     topology: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        """The name, as it can be given."""
+        """The name, in the form that :func:`target` accepts."""
         name = f"{self.platform}:{self.kind}" if self.kind else self.platform
         placed = "x".join(map(str, self.topology)) or str(self.devices)
         return name if placed == "1" else f"{name}:{placed}"
 
     def on(self, devices: int) -> Target:
-        """The target on another number of devices."""
+        """The target with another number of devices."""
         return self if devices == self.devices else replace(self, devices=devices, topology=())
 
     @property
     def machine(self) -> Machine:
-        """The kind of device, from the table of the platform: of an unknown kind, the first."""
+        """The kind of device from the platform's table; the first one for an unknown kind."""
         kinds = machines(self.platform)
         return self.measured or kinds.get(self.kind) or next(iter(kinds.values()))
 
@@ -65,7 +65,7 @@ class Target:
 
     @property
     def memory(self) -> int | None:
-        """Bytes of the memory of a device; ``None`` where that is the host's."""
+        """Bytes of the memory of a device; ``None`` if it is the host's memory."""
         return self.machine.memory
 
     @property
@@ -75,15 +75,16 @@ class Target:
 
     @property
     def is_cpu(self) -> bool:
-        """Whether XLA's CPU compiler is what compiles."""
+        """Whether XLA's CPU compiler compiles the program."""
         return self.platform == "cpu"
 
 
 def target(name: str | Target) -> Target:
-    """The target of a name: ``platform[:kind[:topology]]``, as ``"cpu"`` or ``"tpu:v5e:2x2"``.
+    """The target with a name ``platform[:kind[:topology]]``, such as ``"cpu"`` or
+    ``"tpu:v5e:2x2"``.
 
     Raises:
-      ArgumentError: there is none of that name; suggests the nearest.
+      ArgumentError: there is no such target; suggests the nearest name.
     """
     if isinstance(name, Target):
         return name
@@ -137,7 +138,7 @@ def _of_machine(platform: str, kind: str) -> Target:
 
 def default_target() -> Target:
     """The target of a program for which none was named: JAX's default device."""
-    # Naming a target takes no JAX.
+    # Imported here: a target that is given by name does not need JAX.
     import jax
 
     device = jax.config.jax_default_device
@@ -148,15 +149,16 @@ def default_target() -> Target:
 
 
 def is_here(target: Target) -> bool:
-    """Whether JAX's default device is what compiles for a target."""
+    """Whether JAX's default device is of the target's platform."""
     return target.platform == default_target().platform
 
 
 def target_on(platform: str, devices: int = 1) -> Target:
-    """The target of a program that JAX lowers for a platform: of the devices here, if it is theirs.
+    """The target of a program that JAX lowers for a platform; of the local kind of device, if that
+    is of the platform.
 
     Args:
-      devices: on how many it runs.
+      devices: the number of devices that the program runs on.
     """
     here = default_target()
     base = here if here.platform == platform else _of_machine(platform, "")
@@ -165,7 +167,7 @@ def target_on(platform: str, devices: int = 1) -> Target:
 
 @functools.cache
 def _kind(platform: str, device_kind: str) -> str:
-    """The kind of a device from what PJRT calls it; empty where it is none that is known."""
+    """The kind of a device from its PJRT name; empty if it is unknown."""
     if platform == "cpu":
         return ""
     words = re.sub(r"\bv(\d) lite\b", r"v\1e", device_kind.lower())

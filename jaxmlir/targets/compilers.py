@@ -1,7 +1,7 @@
-"""The real compilers of targets, on a machine that has no such device.
+"""The real compilers of targets, on a machine without such a device.
 
-XLA's compilers for TPU and GPU are in packages of their own, and compile for devices that are only
-described: of a TPU by its name and topology, of a GPU by its multiprocessors and memory.
+XLA's compilers for TPU and GPU are in separate packages, and compile for devices that are only
+described: a TPU by its name and topology, a GPU by its multiprocessors and memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jaxmlir.targets.costs import Machine, described_devices, machines
 
 
 class _Compiler(NamedTuple):
-    """The packages of a platform's compiler: what is imported, what is installed, what is set."""
+    """A platform's compiler: modules to import, extra to install, environment variables to set."""
 
     modules: tuple[str, ...]
     extra: str
@@ -33,7 +33,7 @@ COMPILERS = {
         ("libtpu",),
         "aot-tpu",
         {
-            # Otherwise the library asks the cloud's servers, and lets one process have it.
+            # Otherwise the library queries the cloud's servers, and only one process may load it.
             "TPU_SKIP_MDS_QUERY": "1",
             "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
             "TPU_ACCELERATOR_TYPE": "v5litepod-4",
@@ -50,7 +50,7 @@ COMPILERS = {
 
 
 def missing(target: Target) -> str | None:
-    """The command that installs the compiler of a target; ``None`` where it is installed.
+    """The command that installs the compiler of a target; ``None`` if it is installed.
 
     Raises:
       ArgumentError: there is no compiler that works without a device.
@@ -67,9 +67,9 @@ def missing(target: Target) -> str | None:
 
 
 def _installed(platform: str) -> str | None:
-    """The module of a platform's compiler, if there is one."""
+    """The module of a platform's compiler, if it is installed."""
     for module in COMPILERS[platform].modules:
-        # Of a package that is not there, its modules are not looked for.
+        # find_spec fails if the module's package is missing.
         with contextlib.suppress(ModuleNotFoundError):
             if importlib.util.find_spec(module) is not None:
                 return module
@@ -77,14 +77,14 @@ def _installed(platform: str) -> str | None:
 
 
 def devices(name: str | Target) -> list[Any]:
-    """The devices of a target, as JAX's compilers know them: to compile for, not to run on.
+    """The devices of a target as JAX's compilers know them: to compile for, not to run on.
 
     Args:
-      name: as ``"tpu:v5e:2x2"``.  Without a topology they are those of the smallest one.
+      name: a name such as ``"tpu:v5e:2x2"``; without a topology, the smallest one is used.
 
     Raises:
       ArgumentError: there is no such target, or it has no such topology.
-      CompilerError: its compiler is not installed; says how to install it.
+      CompilerError: the compiler is not installed; says how to install it.
     """
     target = target_named(name)
     if (command := missing(target)) is not None:
@@ -100,7 +100,7 @@ def devices(name: str | Target) -> list[Any]:
 
 
 def estimate(target: Target, text: str) -> hlo.WorkEstimate:
-    """The work that the optimized HLO of a target's compiler stands for."""
+    """The estimated work of optimized HLO that the compiler of a target produced."""
     kind = target.kind or next(iter(machines(target.platform)))
     clock = described_devices(target.platform).get(kind, {}).get("clock")
     return hlo.estimate(text, target.costs, clock if target.platform == "tpu" else None)
@@ -131,13 +131,13 @@ def _topology(platform: str, name: str, options: Mapping[str, str]) -> Any:
     from jax.experimental import topologies
 
     for variable, value in COMPILERS[platform].environment.items():
-        # JAX has written a warning there where it found nothing.
+        # JAX stores a warning in the variable if it found nothing.
         if os.environ.get(variable, "WARNING").startswith("WARNING"):
             os.environ[variable] = value
     try:
         return topologies.get_topology_desc(name, platform, **options)
     except NotImplementedError:
-        # JAX looked for devices before, and dropped the plugin that found none.
+        # JAX has looked for devices before, and dropped the plugin because it found none.
         importlib.import_module(_installed(platform)).initialize()
         return topologies.get_topology_desc(name, platform, **options)
 
@@ -151,15 +151,15 @@ def _gpu(
     shared: int,
     clock: float,
 ) -> str:
-    """The description of an NVIDIA GPU that XLA takes, a ``GpuTargetConfigProto`` as text.
+    """The description of an NVIDIA GPU for XLA, a ``GpuTargetConfigProto`` as text.
 
     Args:
-      lanes: units for 32-bit floats in each multiprocessor.
-      shared: bytes of shared memory of each multiprocessor.
+      lanes: the number of units for 32-bit floats in each multiprocessor.
+      shared: the bytes of shared memory in each multiprocessor.
       clock: in GHz.
     """
     major, minor = capability
-    # Since then the system keeps a KiB for each block.
+    # From capability 8.0 on, the system reserves a KiB for each block.
     of_block = shared - 1024 if major >= 8 else shared
     return f"""
 gpu_device_info {{

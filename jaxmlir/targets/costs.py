@@ -1,8 +1,8 @@
 """Costs on a target: one table for each compiler, in a data file.
 
-``tables/cpu.toml`` and its like say what was measured, when, and on which machine; ``python -m
-benchmarks.calibrate`` measures again.  Passes read them as ``program.target.costs`` and weigh one
-against another: a choice that names no number of its own moves with the table.
+``tables/cpu.toml`` and the other tables say what was measured, when, and on which machine; ``python
+-m benchmarks.calibrate`` measures again.  Passes read the costs from ``program.target.costs`` and
+compare them with each other.  A decision without numbers of its own changes with the table.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ TABLES = Path(__file__).parent / "tables"
 class Costs(NamedTuple):
     """The costs that the hardware, the compiler and the runtime of a target charge.
 
-    Times are nanoseconds of one thread of a host, or of a whole device.  A number that a table
-    leaves out is that of the platform that it says it is like, or the CPU's.
+    Times are nanoseconds of one thread of a host, or of a whole device.  A number that is missing
+    from a table is that of the platform that the table is ``like``, or else the CPU's.
     """
 
     launch: float
     """Starting the kernel of one more op."""
     unfused: float
-    """Starting the kernel of a product or a reduction that is computed again."""
+    """Starting the kernel of a product or a reduction that is recomputed."""
     product: float
     """Starting a product of small matrices that sums over rows, in a loop."""
     fork: float
-    """Starting a kernel that all threads begin and await."""
+    """Starting a kernel that runs on all threads, and waiting for them."""
     call: float
     """A call that the compiler does not inline."""
     iteration: float
@@ -50,53 +50,53 @@ class Costs(NamedTuple):
     stored_byte_cached: float
     """Writing and reading a byte of a value that caches hold."""
     stored_byte_kept: float
-    """Writing and reading a byte of a larger value, in memory that the runtime has kept."""
+    """Writing and reading a byte of a larger value, in memory that the runtime reuses."""
     stored_byte_mapped: float
-    """Writing and reading a byte in memory that is mapped anew."""
+    """Writing and reading a byte in newly mapped memory."""
     unknown_byte: float
     """A byte of the operands of an op without a formula: a factorization, a sort."""
     indexed_element: float
-    """Reading or writing an element by itself, at a position that is computed."""
+    """Reading or writing a single element at a computed position."""
     stored_value: float
-    """One value more, be it a scalar, that each iteration of a loop stores for another loop."""
+    """One more value, even a scalar, that each iteration of a loop stores for another loop."""
     fused_value: float
-    """One value more that is stored by the kernel that computes it element by element."""
+    """One more value that the elementwise kernel that computes it stores."""
     linked_value: float
-    """A value that a loop stores already, by the kernel that computes it."""
+    """Still storing a value that a loop already stores, in the kernel that computes it."""
     spread_value: float
-    """Laying out a value for a loop that reads each of its elements for several others."""
+    """Broadcasting a value in memory for a loop that reads each element for several others."""
     stacked_value: float
-    """One value more, be it a scalar, that is put together with others into one array."""
+    """One more value, even a scalar, that is stacked with others into one array."""
     compiled_op: float
     """Compiling one more op."""
     cached: int
-    """Bytes up to which caches hold a value."""
+    """The largest value, in bytes, that caches hold."""
     kept_block: int
-    """Bytes of a freed block up to which the runtime keeps it for the next call."""
+    """The largest freed block, in bytes, that the runtime keeps for the next call."""
     lanes: int
-    """Elements of a row that are stored and computed together: shorter rows take as long."""
+    """The elements of a row that are stored and computed together; shorter rows take as long."""
     sublanes: int
-    """Rows that are stored and computed together: fewer take as long."""
+    """The rows that are stored and computed together; fewer rows take as long."""
     flops: float | None = None
-    """Operations in a second, of products of matrices of 16-bit floats, by the data sheet."""
+    """Operations per second in products of matrices of 16-bit floats, by the data sheet."""
     bandwidth: float | None = None
-    """Bytes in a second that the device's memory reads or writes, by the data sheet."""
+    """Bytes per second that the device's memory reads or writes, by the data sheet."""
     elements: tuple[tuple[str, float], ...] = ()
-    """An element of ops that no other number here is for, by their primitives' names."""
+    """The cost per element of ops without another number here, by the primitive's name."""
 
     @property
     def mapped_byte(self) -> float:
-        """What a byte of memory takes for being mapped anew, not kept."""
+        """The additional cost of a byte of newly mapped memory over reused memory."""
         return self.stored_byte_mapped - self.stored_byte_kept
 
     def stored(self, size: int) -> float:
-        """Starting a kernel that reads a value of so many bytes, and writes it."""
+        """Starting a kernel that reads and writes a value of ``size`` bytes."""
         byte = self.stored_byte_cached if size <= self.cached else self.stored_byte_kept
         return self.launch + size * byte
 
     @property
     def waits_for_kernels(self) -> bool:
-        """Whether starting kernels is what programs wait for: on devices, not on a host."""
+        """Whether programs wait for kernels to start, as on accelerators, unlike on a host."""
         return self.unfused >= self.launch
 
 
@@ -110,9 +110,9 @@ class Machine(NamedTuple):
 
 @functools.cache
 def machines(platform: str) -> dict[str, Machine]:
-    """The kinds of devices of a platform, by name; the first is what the platform alone stands for.
+    """The kinds of devices of a platform by name; the first is the default of the platform.
 
-    A platform without a table has the CPU's.
+    A platform without a table uses the CPU's.
     """
     table = _table(platform)
     return {name: _machine(table, of_one) for name, of_one in table["machines"].items()}
@@ -130,13 +130,13 @@ def _machine(table: Mapping[str, Any], of_one: Mapping[str, Any]) -> Machine:
 
 
 def described_devices(platform: str) -> dict[str, dict[str, Any]]:
-    """What else compilers ask of the kinds of devices of a platform, by name."""
+    """By kind of device, further properties that the compilers of a platform need."""
     return _table(platform).get("devices", {})
 
 
 @functools.cache
 def _table(platform: str) -> dict[str, Any]:
-    # Most processes ask for no costs.
+    # Imported here: most processes need no costs.
     import tomllib
 
     name = platform if platform in PLATFORMS else "cpu"

@@ -1,9 +1,9 @@
-"""Times that XLA's optimized HLO stands for, on machines that are not here.
+"""Estimates the run time of XLA's optimized HLO on machines that are not present.
 
-The TPU's compiler writes how many cycles it expects each instruction to take.  On a GPU each
-instruction outside of a fusion is a kernel: it takes its launch, its bytes or its products,
-whichever is longest.  Both are added up over the computations that are called, loops as often as
-they run.
+The TPU compiler writes the expected cycles of each instruction into the HLO.  On a GPU, each
+instruction outside of a fusion is a kernel: its time is that of its launch, its bytes or its
+products, whichever is longest.  Both are summed over the computations called, loop bodies times the
+trip count.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class WorkEstimate(NamedTuple):
     """The work of a compiled program, as far as its HLO says."""
 
     cycles: int = 0
-    """Cycles, by the estimates of the TPU's compiler; 0 of other compilers."""
+    """Cycles as estimated by the TPU compiler; 0 for other compilers."""
     kernels: int = 0
-    """Kernels that are started."""
+    """The number of kernels that are started."""
     bytes: int = 0
     """Bytes that kernels read and write."""
     dot_flops: int = 0
     """Floating-point operations of matrix products."""
     nanoseconds: float = 0.0
-    """The time of the cycles; without, of each kernel the longest of its launch, its bytes and its
-    products, by the table."""
+    """The time of the cycles; without cycles, the sum over kernels of the longest of the times that
+    the launch, the bytes and the products take by the table."""
     unknown_loops: int = 0
-    """Loops that do not say how often they run: they count once."""
+    """The number of loops with an unknown trip count, which is taken to be 1."""
 
     def __add__(self, other: object) -> WorkEstimate:
         if not isinstance(other, WorkEstimate):
@@ -54,13 +54,13 @@ class WorkEstimate(NamedTuple):
         return WorkEstimate(*(a + b for a, b in zip(self, other, strict=True)))
 
     def times(self, count: int) -> WorkEstimate:
-        """The work of so many iterations; a loop is counted as unknown once."""
+        """The work of ``count`` iterations; each unknown loop is still counted once."""
         repeated = WorkEstimate(*(count * value for value in self))
         return repeated._replace(unknown_loops=self.unknown_loops)
 
 
 class Instruction(NamedTuple):
-    """An instruction of a computation: its result's name and type, the op, and what follows."""
+    """An instruction of a computation: its result's name and type, the op, the rest of the line."""
 
     name: str
     type: str
@@ -72,7 +72,7 @@ class Instruction(NamedTuple):
         return _NAME.findall(self.rest.split("), ")[0])
 
     def called(self, key: str) -> str:
-        """The computation that an attribute names; empty where there is none."""
+        """The computation that an attribute names; empty if there is none."""
         match = re.search(rf"\b{key}=%([\w.\-]+)", self.rest)
         return match[1] if match else ""
 
@@ -86,23 +86,23 @@ class Instruction(NamedTuple):
 
     @property
     def trip_count(self) -> int | None:
-        """How often a loop is known to turn."""
+        """The known trip count of a loop; ``None`` if it is not given."""
         said = _TRIPS.search(self.rest)
         return int(said[1]) if said else None
 
 
 def estimate(text: str, costs: Costs, clock: float | None = None) -> WorkEstimate:
-    """The work that a module of optimized HLO stands for, on a device of these costs.
+    """The estimated work of a module of optimized HLO on a device with these costs.
 
     Args:
-      clock: of a device whose compiler writes cycles, how many there are in a nanosecond.
+      clock: the cycles per nanosecond of a device whose compiler writes cycles.
     """
     total = _HloCostAnalysis(text, costs).total()
     return total._replace(nanoseconds=total.cycles / clock) if clock else total
 
 
 def computations(text: str) -> tuple[dict[str, list[Instruction]], str]:
-    """The instructions of each computation of a module of HLO, and which one a call runs."""
+    """The instructions of each computation of an HLO module, and the name of the entry."""
     instructions: dict[str, list[Instruction]] = {}
     current = entry = ""
     for line in text.splitlines():
@@ -116,7 +116,7 @@ def computations(text: str) -> tuple[dict[str, list[Instruction]], str]:
 
 
 class _HloCostAnalysis:
-    """Adds up what computations take, each once."""
+    """Adds up the work of computations, each analyzed once."""
 
     def __init__(self, text: str, costs: Costs):
         self._computations, self._entry = computations(text)
@@ -128,7 +128,7 @@ class _HloCostAnalysis:
         return self.computation(self._entry)
 
     def computation(self, name: str) -> WorkEstimate:
-        """The work of a computation and what it calls."""
+        """The work of a computation, including what it calls."""
         if name not in self._estimates:
             self._estimates[name] = total = WorkEstimate()
             types = {i.name: i.type for i in self._computations.get(name, ())}
@@ -162,7 +162,7 @@ class _HloCostAnalysis:
         return once.times(1 if count is None else count) + WorkEstimate(unknown_loops=count is None)
 
     def _trips(self, condition: str) -> int | None:
-        """The constant that a loop compares its counter with, which starts at 0."""
+        """The constant that a loop compares its counter with; the counter starts at 0."""
         constants = {}
         for i in self._computations.get(condition, ()):
             if i.op == "constant" and i.type.startswith("s32[]"):
@@ -185,7 +185,7 @@ class _HloCostAnalysis:
     def _inside(
         self, kernel: Instruction, types: Mapping[str, str]
     ) -> Iterator[tuple[Instruction, Mapping[str, str]]]:
-        """The instructions of a kernel, with the types of the values around each."""
+        """The instructions of a kernel, each with the types of the values of its computation."""
         yield kernel, types
         inner = self._computations.get(kernel.called("calls"), ())
         inner_types = {i.name: i.type for i in inner}
@@ -194,7 +194,8 @@ class _HloCostAnalysis:
 
 
 def _moved(fused: Sequence[Instruction]) -> int:
-    """The bytes that a fusion reads and writes: of what it slices or updates in place, that part.
+    """The bytes that a fusion reads and writes; arrays that are sliced or updated in place count
+    with that part only.
 
     Args:
       fused: the instructions of its computation, the root last.
@@ -231,7 +232,7 @@ def _moved(fused: Sequence[Instruction]) -> int:
 
 
 def bytes_of(type_: str) -> int:
-    """The bytes of an array or of a tuple's elements."""
+    """The bytes of an array type, or of all elements of a tuple type."""
     return sum(
         max(8, int(bits or 8)) // 8 * math.prod(_dimensions(shape))
         for _, bits, shape in _ARRAY.findall(type_)
@@ -243,7 +244,7 @@ def _dimensions(listed: str) -> list[int]:
 
 
 def _dot_flops(instruction: Instruction, types: Mapping[str, str]) -> int:
-    """The operations of a matrix product or a convolution, also where a library computes it."""
+    """The operations of a matrix product or a convolution, including those of library calls."""
     if instruction.op not in ("dot", "convolution", "custom-call"):
         return 0
     operands = [_ARRAY.search(types.get(name, "")) for name in instruction.operands[:2]]

@@ -1,12 +1,13 @@
-"""What has a tangent, and which tangents matter: two sweeps over a function, writing nothing.
+"""Activity analysis: which values have tangents, and which tangents matter.
 
-Forwards, a value is *active* if an op's derivative rule says that it has a tangent, given which
-operands do.  Backwards, the tangent of an active value is *used* if a wanted one depends on it.
-Loops ask these questions of their body until the answer does not change.
+Two sweeps over a function, which write nothing.  The forward sweep finds the *active* values: an
+op's derivative rule says which results have tangents, given which operands do.  The backward sweep
+finds the *used* tangents: those of active values that a wanted tangent depends on.  Loops repeat
+the sweeps over their body until the answer does not change.
 
-A custom rule computes the results of a call, too, wherever the call is active: a further derivative
-is that of what the rule computes.  So a function that holds such calls is linearized in all active
-arguments, be they used or not.
+A custom rule also computes the primal results of its call wherever the call is active, and a
+further derivative differentiates what the rule computed.  So a function that holds such calls is
+linearized in all active arguments, used or not.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ if TYPE_CHECKING:
 
 
 _WITH_RULES = frozenset({"jaxpr.custom_jvp_call_jaxpr", "jaxpr.custom_vjp_call_jaxpr"})
-# What refers to functions, and whose derivatives change nothing about its results.
+# Ops that refer to functions, and whose results stay the same when they are differentiated.
 _UNCHANGED = frozenset({"jaxpr.custom_lin", "jaxpr.custom_linear_solve", "jaxpr.linear_call"})
 
 
 class ActiveOp(NamedTuple):
-    """An op of which some operand has a tangent."""
+    """An op with an operand that has a tangent."""
 
     active: Mask
     """Which operands have tangents."""
     active_out: Mask
     """Which results have tangents."""
     halves: Linearization | None
-    """The op linearized, where that does not depend on what is wanted."""
+    """The linearized op, unless it depends on which tangents are wanted."""
 
 
 class Activity(NamedTuple):
@@ -59,11 +60,11 @@ class Activity(NamedTuple):
 
 
 def forward(rules: Rules, symbol: str, active: Mask, kind: str) -> Activity:
-    """What has a tangent in ``@symbol``.
+    """The forward sweep: which values of ``@symbol`` have tangents.
 
     Args:
       active: which arguments have tangents.
-      kind: ``"jvp"`` or ``"linearize"``, whose rules are asked.
+      kind: ``"jvp"`` or ``"linearize"``: the rules that decide.
     """
     body = rules.functions.body(symbol)
     live = [*active, *[False] * (len(body.types) - body.arity)]
@@ -94,10 +95,11 @@ def _step(rules: Rules, kind: str, op: object, signature: Signature, active: Mas
 def backward(
     rules: Rules, activity: Activity, wanted: Sequence[bool]
 ) -> tuple[list[Mask | None], Mask]:
-    """Which tangents the wanted results' depend on.
+    """The backward sweep: which tangents are needed for those of the wanted results.
 
     Returns:
-      Of each op which results' tangents are used, ``None`` if none is; and which arguments' are.
+      For each op a mask of the results whose tangents are used, ``None`` if there are none; and a
+      mask of the arguments whose tangents are used.
     """
     body, steps, _ = activity
     used = bytearray(len(body.types))
@@ -121,7 +123,7 @@ def backward(
 
 
 def activity_of(rules: Rules, symbol: str, active: Mask, kind: str) -> Activity:
-    """What :func:`forward` finds in ``@symbol``, looked for once."""
+    """The result of :func:`forward` for ``@symbol``, computed once."""
     return rules.functions.once(forward, symbol, active, kind)
 
 
@@ -139,8 +141,8 @@ def used_arguments(rules: Rules, symbol: str, active: Mask, wanted: Mask) -> Mas
 
 
 def holds_rules(rules: Rules, op: Any) -> bool:
-    """Whether an op calls, directly or not, a function with a derivative rule of its own, so that
-    its results may be others when it is differentiated."""
+    """Whether an op calls, directly or indirectly, a function with a custom derivative rule, so
+    that its results may differ once it is differentiated."""
     name = op.operation.name
     if name in _WITH_RULES:
         return True
@@ -160,6 +162,6 @@ def _holds_rules(rules: Rules, symbol: str) -> tuple[bool]:
 
 
 def relevant_arguments(rules: Rules, symbol: str, active: Mask, used: Mask) -> Mask:
-    """The active arguments in which ``@symbol`` is to be linearized, if tangents are taken of those
-    that are used: these, but for what custom rules make of the others."""
+    """The active arguments in which ``@symbol`` has to be linearized when only the tangents of the
+    ``used`` ones are needed: all of them if custom rules may change the primal results."""
     return active if function_holds_rules(rules, symbol) else used

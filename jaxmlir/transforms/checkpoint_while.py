@@ -1,9 +1,9 @@
 """``jaxpr-checkpoint-while``: let ``while`` loops be differentiated in reverse.
 
-Reverse mode visits the states of a loop backwards, and how many there will be is known only when
-the loop runs: JAX refuses.  A ``checkpointed_while`` computes what the ``while`` does, and says how
-many of its states may be kept when it is differentiated; the others are computed again.  Its
-derivatives are loops of that kind too, so the choice is made once, for derivatives of any order.
+Reverse mode visits the states of a loop backwards, but their number is known only when the loop
+runs: JAX refuses.  A ``checkpointed_while`` computes the same as the ``while``, and says how many
+of its states may be kept when it is differentiated; the others are recomputed.  Its derivatives are
+loops of that kind too, so the choice is made once, for derivatives of any order.
 :mod:`jaxmlir.transforms.checkpointing` has the algorithm.
 """
 
@@ -48,10 +48,10 @@ class CheckpointWhile(Pass):
 def checkpoint_while(
     program: Module, symbol: str, while_loops: str, checkpoints: int | None
 ) -> None:
-    """Prepares the loops of ``@symbol`` for reverse mode, as an option of a transformation says.
+    """Prepares the loops of ``@symbol`` for reverse mode, as a transformation's options say.
 
     Args:
-      while_loops: ``"error"`` leaves them as they are; ``"checkpointed"``.
+      while_loops: ``"error"`` leaves them as they are; ``"checkpointed"`` replaces them.
       checkpoints: how many states of each loop are kept.
 
     Raises:
@@ -74,7 +74,7 @@ def checkpoint_while(
     with scope():
         functions = program.functions
         reached = reachable(functions, symbol)
-        # A kernel has no derivative, and its compiler knows while loops only.
+        # A kernel has no derivative, and its compiler knows no loops but while.
         ops = (named_op for name in reached for named_op in ops_with_symbols(functions[name]))
         kernels = {kernel for op, name in ops if name in KERNELS for kernel in symbols_of(op)}
         for name in reached - reachable(functions, *kernels):

@@ -5,14 +5,14 @@ read and write it, called functions take it as an argument, and ``freeze`` ends 
 
     r = new_ref(x);  r[0] += y;  freeze(r)    =    x.at[0].add(y)
 
-Seen from outside such a function is pure, and there is an equal one without references: a read
-gives what was written last, and loops, branches and calls take and return the values they change.
+Seen from outside, such a function is pure, and an equal one without references exists: a read gives
+the value written last, and loops, branches and calls take and return the values they change.
 
-A function that takes references gets one beside it, ``@f.pure``, that takes their values and gives
-their last ones besides its results; loops carry them.  What an op without functions does to them is
-JAX's rule for it, which JAX has for its lowering.
+For a function that takes references, the pass writes ``@f.pure``, which takes their values and
+returns their last values besides its results; loops carry the values.  To an op without functions
+the pass applies JAX's discharge rule, which JAX has for its lowering.
 
-Derivatives and batches are those of the pure form, so passes that take them do this first.
+Derivatives and batches are those of the pure form, so the passes that compute them run this first.
 References that the program is given stay, and so do those of kernels.
 """
 
@@ -40,7 +40,7 @@ from jaxmlir.transforms.higher_order.loops import ScanOp, WhileOp
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
-# Of ops that make references; other attributes ask for a certain kind of memory.
+# Attributes of ops that make references; any other one asks for a certain kind of memory.
 _PLAIN = frozenset({"jaxpr.effects", "jaxpr.ctx", "kind", "ty"})
 
 
@@ -100,12 +100,13 @@ def pure_function(
     order: tuple[int | ir.Type, ...],
     last: Literal["before", "after", "none"] = "after",
 ) -> str:
-    """Writes ``@symbol.pure``: the function with values for the references that it takes.
+    """Writes ``@symbol.pure``: the function with values in place of the references that it takes.
 
     Args:
-      order: for each argument the number of the one that it is of ``@symbol``; or, of the value of
-        a reference that ``@symbol`` does not take, its type.
-      last: where among the results the last values of references are, in the order of arguments.
+      order: for each argument of the new function the number of the same argument of ``@symbol``;
+        or, for the value of a reference that ``@symbol`` does not take, its type.
+      last: where the references' last values are among the results; they keep the order of
+        arguments.
     """
     function = rules.program.function(symbol)
     old = list(function.arguments)
@@ -130,7 +131,7 @@ def pure_function(
 def _write(
     rules: Rules, op: Any, name: str, operands: list[ir.Value], values: dict[ir.Value, ir.Value]
 ) -> None:
-    """Writes an op on values; those of references are kept up to date."""
+    """Writes an op on values, and updates the values of the references that it changes."""
     args = [values[v] for v in operands]
     # The references among the operands, numbered.
     refs: dict[ir.Value, int] = {}
@@ -155,7 +156,7 @@ def _write(
 
 
 def _first_value(rules: Rules, op: Any, name: str, args: list[ir.Value]) -> ir.Value:
-    """What a new reference holds."""
+    """The initial value of a new reference."""
     special = [key for key, _ in op.attributes.items() if key not in _PLAIN]
     if special:
         raise _error(op, name, f"it asks for {', '.join(special)}")
@@ -168,7 +169,7 @@ def _first_value(rules: Rules, op: Any, name: str, args: list[ir.Value]) -> ir.V
 
 
 def _forget(op: Any) -> None:
-    """Takes the effect of making references off a call: the function called does not any more."""
+    """Removes the effect of making references from a call, whose callee makes none any more."""
     attributes = op.attributes
     if "jaxpr.effects" in attributes:
         left = [effect for effect in attributes["jaxpr.effects"] if effect != _internal()]
@@ -181,7 +182,7 @@ def _forget(op: Any) -> None:
 # --- ops ------------------------------------------------------------------------------------------
 
 Numbers = tuple[int | None, ...]
-"""For each operand which reference it is."""
+"""For each operand the number of the reference; ``None`` if it is not a reference."""
 
 
 def _apply(
@@ -208,7 +209,7 @@ def _has_no_other_effects(op: Any) -> bool:
 
 
 def _check_rules(rules: Rules, op: Any, name: str) -> None:
-    """Refuses to have JAX do it where it would lose custom derivative rules."""
+    """Refuses an op for which JAX's rule would lose custom derivative rules."""
     for symbol, _ in rules.custom_ops_within(op):
         raise _error(op, name, f"@{symbol} has an op with custom derivative rules")
 
@@ -223,7 +224,7 @@ def _pure(rules: Rules, symbol: str, order: Sequence[int | ir.Type], last: str =
 
 
 def _call(attribute: str) -> Callable[..., list[ir.Value] | None]:
-    """An op that calls one function with its operands."""
+    """The rule of an op that calls one function with its operands."""
 
     def rule(
         rules: Rules, op: Any, args: list[ir.Value], numbers: Numbers
@@ -238,7 +239,7 @@ def _call(attribute: str) -> Callable[..., list[ir.Value] | None]:
     return rule
 
 
-# What neither counts operands or results nor says where they are.
+# Attributes that neither count operands or results nor say where they are.
 _PLAIN_CALL = frozenset(
     {"name", "inline", "keep_unused", "policy", "prevent_cse", "differentiated", "jaxpr.ctx"}
 )
@@ -265,7 +266,7 @@ def _other_attributes(op: Any) -> dict[str, Any]:
 
 
 def _scan(rules: Rules, op: Any, args: list[ir.Value], numbers: Numbers) -> list[ir.Value] | None:
-    """References among the constants of the loop are carried."""
+    """Carries the references among the loop's constants."""
     scan = ScanOp.of(op)
     consts, carry, slices = scan.operands(numbers)
     if any(n is not None for n in (*carry, *slices)):
@@ -281,7 +282,7 @@ def _scan(rules: Rules, op: Any, args: list[ir.Value], numbers: Numbers) -> list
 
 
 def _while(rules: Rules, op: Any, args: list[ir.Value], numbers: Numbers) -> list[ir.Value] | None:
-    """References among the constants are carried; the condition and the body may share one."""
+    """Carries the references among the constants; the condition and the body may share one."""
     loop = WhileOp.of(op)
     of_cond, of_body, carry = loop.operands(numbers)
     if any(n is not None for n in carry):

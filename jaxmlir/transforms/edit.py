@@ -1,4 +1,4 @@
-"""Changing a finished function in place: its arguments, its results, what it computes each time."""
+"""Changes finished functions in place: their arguments, their results, loop-invariant ops."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def set_arguments(
     arguments: Sequence[ir.Value | ir.Type],
     results: Sequence[ir.Type] | None = None,
 ) -> list[ir.Value]:
-    """Gives a function other arguments: old ones in a new order, and new ones of a type.
+    """Gives a function other arguments: old ones in a new order, and new ones of given types.
 
-    Old arguments that are left out must have no uses.  The attributes
-    that speak of the old ones go.
+    Old arguments that are left out must have no uses.  Attributes that describe the old arguments
+    are removed.
 
     Args:
-      results: the types of its results, from who has them.
+      results: the function's result types, if the caller knows them.
     """
     block = body_of(function)
     old = list(block.arguments)
-    # Those at the beginning that stay where they are.
+    # The leading arguments, which stay where they are.
     same = 0
     while same < min(len(old), len(arguments)) and arguments[same] == old[same]:
         same += 1
     new = old[:same]
-    # As of those that a function has from the start.
+    # New arguments have no location, like those that a function has from the start.
     nowhere = ir.Location.unknown()
     for argument in arguments[same:]:
         is_new = isinstance(argument, ir.Type)
@@ -58,32 +58,32 @@ def set_arguments(
 
 @contextmanager
 def before_return(function: func.FuncOp) -> Iterator[None]:
-    """Ops built meanwhile go to the end of a finished function."""
+    """Inserts the ops built in this context at the end of a finished function."""
     with ir.InsertionPoint.at_block_terminator(body_of(function)):
         yield
 
 
 class HoistedFunction(NamedTuple):
-    """What :func:`hoist` took out of a function."""
+    """What :func:`hoist` moved out of a function."""
 
     function: func.FuncOp
     """Detached: ``(*constants) -> (*values for the function, *hoisted results)``."""
     constants: tuple[int, ...]
-    """The arguments among the constants that the function still takes, before those values."""
+    """The loop-invariant arguments that the function still takes, before those values."""
     num_values: int
     results: tuple[int, ...]
-    """The results that were taken out."""
+    """The results that were moved out."""
 
 
 def _split_calls(
     rules: Rules, function: func.FuncOp, known: set[ir.Value], wanted: set[ir.Value]
 ) -> None:
-    """Takes calls apart that give some results by known operands alone, and others not.
+    """Splits the calls that compute some results from known operands alone, and others not.
 
     Args:
       known: the known arguments; known values are added.
-      wanted: the values that are best known.  A call of which nothing is known is looked into for
-        their sake only: they may be constants in the function.
+      wanted: the values that should become known.  A call without known operands is looked into
+        only for their sake: they may be constants in the callee.
     """
     for op, name, _ in list(ops_of(function)):
         operands, results = [*op.operands], [*op.results]
@@ -116,9 +116,9 @@ def _split_calls(
 
 
 def _dependent_results(rules: Rules, symbol: str, unknown: Sequence[bool]) -> Mask:
-    """Which results of ``@symbol`` depend on an unknown argument, as far as calls tell.
+    """Which results of ``@symbol`` depend on an unknown argument, as far as ``jit`` calls tell.
 
-    :func:`jaxmlir.transforms.partial_eval.unknown_results` knows of more ops, but asks for their
+    :func:`jaxmlir.transforms.partial_eval.unknown_results` looks into more ops, but asks for their
     rules.
     """
     function = rules.program.function(symbol)
@@ -135,12 +135,12 @@ def _dependent_results(rules: Rules, symbol: str, unknown: Sequence[bool]) -> Ma
 
 
 def hoist(rules: Rules, function: func.FuncOp, num_constants: int, first: int) -> HoistedFunction:
-    """Takes out of a loop's body what its first arguments determine, these being the same in every
-    iteration.
+    """Hoists loop-invariant ops out of a loop's body: those that need only its first arguments,
+    ``num_constants`` of them, which are the same in every iteration.
 
-    The function then takes of these arguments only those that it still uses, followed by values
-    computed from them.  Of its results from the ``first`` on it returns those that are not
-    determined so.  Constants are no reason to compute anything elsewhere, and stay.
+    The body then takes only those of these arguments that it still uses, followed by the hoisted
+    values that it uses.  Of its results from the ``first`` on, it returns only those that are not
+    loop-invariant.  Constants stay in the body.
     """
     arguments = list(body_of(function).arguments)
     outputs = set(returned(function)[first:])

@@ -1,4 +1,4 @@
-"""What rules give: a template or an emitter, two of them for the halves of an op."""
+"""What rules return: a template or an emitter, two of them for the halves of an op."""
 
 from __future__ import annotations
 
@@ -13,33 +13,32 @@ from jaxmlir.support.masks import Mask, chosen, filled, split
 
 
 class Template(NamedTuple):
-    """A template and what its results stand for."""
+    """A function that is copied in for an op, and what its results stand for."""
 
     function: func.FuncOp
-    """Takes and returns what the method of ``Rules`` that made it says."""
+    """The method of ``Rules`` that made it says what it takes and returns."""
     pattern: tuple[Any, ...]
     """For each result of the op: whether it has a tangent, or its batch dimension."""
 
     def inline(self, args: list[ir.Value], location: ir.Location | None = None) -> list[ir.Value]:
-        """Copies the template in at the current insertion point; its results.
+        """Copies the template in at the current insertion point; gives its results.
 
         Args:
-          location: of the op that it stands for; by default the current one.
+          location: that of the op that it replaces; by default the current one.
         """
         return jax_mlir_ext.inlined_func_call(self.function.operation, args, location)
 
 
 class Emitter(NamedTuple):
-    """A transformed op that is written by Python, as a template is by copying it."""
+    """A transformed op that is written by Python, not by copying a template."""
 
     pattern: tuple[Any, ...]
     """For each result of the op: whether it has a tangent, or its batch dimension."""
     write: Callable[[Sequence[ir.Value]], list[ir.Value]]
-    """Writes ops on the arguments at the current insertion point; their results."""
+    """Writes ops on the arguments at the current insertion point; gives their results."""
 
     def inline(self, args: list[ir.Value], location: ir.Location | None = None) -> list[ir.Value]:
-        """Writes the ops at the location of the op that they stand for; by default the current
-        one."""
+        """Writes the ops, at the location of the op they replace; by default the current one."""
         with location or ir.Location.current:
             return self.write(args)
 
@@ -52,22 +51,22 @@ class Linearization:
     """``(*operands) -> (*results, *residuals)``."""
     tangent: Template | Emitter
     """``(*residuals, *tangents of used operands) -> (*tangents of results)``; the pattern tells
-    which results it gives tangents of."""
+    which results have tangents."""
     uses: Mask
-    """Which operands' tangents it takes: those that have one, and that matter."""
+    """The operands whose tangents ``tangent`` takes: those that have one, and that matter."""
     pullbacks: dict[Mask, Template] = field(default_factory=dict)
-    """Transposes of ``tangent``, by which results have cotangents (see ``Rules.pullback``)."""
+    """Transposes of ``tangent``, by the mask of cotangents there are (see ``Rules.pullback``)."""
     pull: Callable[[Mask], Emitter] | None = None
-    """Gives these, where it takes no look at what ``tangent`` writes."""
+    """Makes the pullbacks, where that does not need the ops that ``tangent`` writes."""
     origin: bytes | None = None
-    """Under which key later processes find it, if they do."""
+    """The key under which later processes find it on disk, if they do."""
 
     def jvp(self, active: Mask, num_results: int) -> Emitter:
         """Both halves together, as :meth:`HigherOrderRule.jvp` gives them.
 
         Args:
           active: which operands have tangents.
-          num_results: of the op.
+          num_results: the op's number of results.
         """
         n = len(active)
         used = chosen(self.uses, active)
@@ -82,17 +81,16 @@ class Linearization:
 
 
 class PartialEvaluation(NamedTuple):
-    """The two parts of an op of which some operands are known."""
+    """The two parts of an op that is split by which of its operands are known."""
 
     known: Template | Emitter
     """``(*known operands) -> (*known results, *residuals)``."""
     unknown: Template | Emitter
-    """``(*residuals, *unknown operands) -> (*unknown results)``; the pattern tells which results
-    these are."""
+    """``(*residuals, *unknown operands) -> (*unknown results)``; the pattern marks them."""
 
 
 def waiting(op: Any, unknown: Sequence[bool]) -> PartialEvaluation:
-    """The parts of an op that waits as a whole for the operands that are unknown."""
+    """The parts of an op that waits as a whole for its unknown operands."""
     name, types = op.operation.name, [v.type for v in op.results]
     attributes, later = dict(op.attributes.items()), (True,) * len(types)
 

@@ -1,9 +1,10 @@
 """``jaxpr-expand-custom-lin``: the forward derivative of a custom_vjp function.
 
-A custom VJP rule says how cotangents are pulled back, and so its derivative, ``custom_lin``, has a
+A custom VJP rule says how cotangents are pulled back, so its derivative, ``custom_lin``, has a
 transpose only.  Where the backward rule is linear in the cotangent, as a correct one is, its own
-transpose pushes tangents forward.  JAX does not look; this pass does, and refuses where linearity
-does not follow from the ops: an affine rule, transposed, would lose its constant silently.
+transpose pushes tangents forward.  JAX does not look into the rule.  This pass does, and refuses
+where linearity does not follow from the ops: the transpose of an affine rule would silently lose
+the constant.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ class ExpandCustomLin(Pass):
 
 
 def expand_custom_lin(rules: Rules, entries: Iterable[str] | None = None) -> None:
-    """Replaces custom_lin ops: each by a call of its transposed backward rule.
+    """Replaces each custom_lin op by a call of its transposed backward rule.
 
     Args:
-      entries: the functions to look in, and in those that they refer to; by default all.
+      entries: the functions to search, with those that they refer to; by default all functions.
 
     Raises:
-      TransformError: a backward rule is not linear as far as its ops tell; names the op.
+      TransformError: the ops of a backward rule do not show that it is linear; names the op.
     """
     functions = rules.program.functions
     chosen = set(functions)
@@ -56,7 +57,7 @@ def expand_custom_lin(rules: Rules, entries: Iterable[str] | None = None) -> Non
 
 
 def _expand(rules: Rules, op: Any) -> None:
-    # As they are now: a custom_lin that gave one of them may have been replaced.
+    # Read only now: the custom_lin that gave an operand may have been replaced.
     operands = list(op.operands)
     rules.program.trace_rules(of=op)
     bwd = rule_symbol(op, "bwd")
@@ -77,7 +78,7 @@ def _expand(rules: Rules, op: Any) -> None:
 
 
 def _pushforward(rules: Rules, bwd: str, num_res: int) -> str:
-    """The transpose of a backward rule, ``(*residuals, *tangents) -> (*tangents)``."""
+    """The pushforward ``(*residuals, *tangents) -> (*tangents)``: a backward rule, transposed."""
     arguments = list(rules.program.function(bwd).arguments)
     check_linear(rules, bwd, set(arguments[num_res:]))
     linear = [i >= num_res for i in range(len(arguments))]
@@ -85,11 +86,11 @@ def _pushforward(rules: Rules, bwd: str, num_res: int) -> str:
 
 
 def check_linear(rules: Rules, symbol: str, linear: set[ir.Value]) -> None:
-    """Checks that all results of a function are linear in some arguments, jointly, by its ops.
+    """Checks that the ops make all results of a function linear in some arguments, jointly.
 
     Raises:
-      TransformError: an op is not linear in what depends on the arguments, or may not be, or a
-        result is a constant.
+      TransformError: an op is not, or may not be, linear in the operands that depend on the
+        arguments, or a result neither depends on them nor is zero.
     """
     for i, kind in enumerate(_results(rules, symbol, linear)):
         if kind == "fixed":
@@ -103,7 +104,7 @@ def check_linear(rules: Rules, symbol: str, linear: set[ir.Value]) -> None:
 def _results(
     rules: Rules, symbol: str, linear: set[ir.Value], zero: frozenset[ir.Value] = frozenset()
 ) -> list[Literal["linear", "zero", "fixed"]]:
-    """What each result of a function is: linear in some arguments, zero, or of neither kind."""
+    """Classifies each result of a function: linear in some arguments, zero, or neither."""
     function = rules.program.function(symbol)
     linear, nothing = set(linear), set(zero)
     for op, name, operands in ops_of(function):
@@ -138,7 +139,7 @@ def _results(
 
 
 def _called(op: Any, name: str, pattern: list[bool]) -> tuple[list[str], int] | None:
-    """The functions of which an op computes one, and the first operand that it hands them."""
+    """The functions that an op calls, or calls one of, and the first operand passed to them."""
     if op.name in CALLS or name == "remat2":
         return [op.attributes[CALLEES[op.name]].value], 0
     if name == "cond" and not pattern[0]:
@@ -154,9 +155,9 @@ def _kinds_of_call(rules: Rules, callee: str, linear: list[bool], fits: list[boo
 
 
 def _is_linear(op: Any, name: str, pattern: list[bool], fits: list[bool]) -> bool:
-    """Whether an op is linear in the operands of a pattern, where those that fit are so or zero."""
+    """Whether an op is linear in the ``pattern`` operands; ``fits``: which are linear or zero."""
     if not all(map(has_tangent, op.results)):
-        # It rounds: a conversion to integers.
+        # A conversion to integers rounds.
         return False
     if name == "gather" and _fills(op):
         return False
@@ -174,8 +175,8 @@ def _is_linear(op: Any, name: str, pattern: list[bool], fits: list[bool]) -> boo
 
 
 def _fills(op: Any) -> bool:
-    """Whether a gather has a number for what is out of bounds; a NaN, as by default, says that
-    nothing should be."""
+    """Whether a gather fills elements out of bounds with a nonzero number; the default, NaN, says
+    that there should be none."""
     fill = attribute(op, "fill_value")
     return fill is not None and fill == fill and bool(fill)
 

@@ -1,16 +1,16 @@
-"""What functions that many programs call are transformed to, once in a process.
+"""Functions shared between programs, whose derivatives are made once in a process.
 
-JAX keeps the derivative of a jitted function with its jaxpr, and each call of ``jnp.linalg.det``
-has the same one.  So here: a function that was imported from a jaxpr which another program had
-before gets a *volume* (:class:`SharedFunctions`), a program of its own in which the passes work as
-in any other: one for reverse mode, one for all else, and where there are custom rules one in which
-these wait, for batches.  What other programs copy are the *leaves*: functions as they were when
-they were first asked for, equal ones made one, under short names.  A program that is being made
-names functions of the volume as if they were in its module; those that it needs in the end are
-copied in (:class:`Loans`).
+JAX keeps the derivative of a jitted function with its jaxpr, so that all calls of
+``jnp.linalg.det`` share one.  This module does the same.  A function whose jaxpr another program
+had before gets a *volume* (:class:`SharedFunctions`), a program of its own in which the passes work
+as in any other.  There is one volume for reverse mode, one for all else, and where there are custom
+rules one for batches, in which these stay untraced.  Other programs copy the *leaves*: the
+functions as they were when they were first asked for, under short names, with equal ones merged.  A
+program that is being made refers to functions of the volume as if they were in its module; those
+that it needs in the end are copied in (:class:`Loans`).
 
-Which function is meant is told by the jaxpr, the very object: it never changes, and has its
-constants, source lines and custom rules in it.  A jaxpr that is freed takes its volume along.
+A function is identified by its jaxpr object, which never changes, and which holds its constants,
+source lines and custom rules.  A jaxpr that is freed takes its volume along.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ from jaxmlir.transforms.templates import Rules
 
 
 class Unavailable(BaseException):
-    """A program needs more of a function than the library has: it is to do without.
+    """A program needs more of a function than the library has, and has to do without it.
 
-    Not an ``Exception``: those that rules raise are caught, and told with the op.
+    Not an ``Exception``: exceptions that rules raise are caught, and reported with the op.
     """
 
 
@@ -67,11 +67,12 @@ def has_custom_rules(program: Module, symbol: str) -> bool:
 
 
 class SharedFunctions:
-    """A function with all that it reaches, and its derivatives.
+    """The volume of a function: the function, all that it reaches, and its derivatives.
 
     Attributes:
-      symbol: the function in its program.
-      config: under which its rules are, or are to be, traced; ``None`` if it has no custom rules.
+      symbol: the function in the volume's program.
+      config: the configuration under which its rules are traced, now or later; ``None`` if it has
+        no custom rules.
     """
 
     def __init__(
@@ -85,11 +86,11 @@ class SharedFunctions:
     ):
         """
         Args:
-          program: has the function ``@symbol``, and is only read.
-          reverse: what is linearized is to be transposed.
+          program: the program that has ``@symbol``; it is only read.
+          reverse: linearized functions will be transposed.
           rules_wait: custom rules are left untraced.
-          custom: some ops that it reaches have custom rules, traced or not.
-          forget: takes the volume out of the library.
+          custom: some ops that the function reaches have custom rules, traced or not.
+          forget: removes the volume from the library.
         """
         symbol_table = program._functions
         within = reachable(symbol_table, symbol)
@@ -107,7 +108,7 @@ class SharedFunctions:
         copy.rule_tracing.held = True
         self._program = copy
         self._rules = Rules(copy, reverse=reverse)
-        # By symbol, those of equal functions alike; and the short names of the first of these.
+        # Leaves by symbol, shared by equal functions; and short names, by the first of equal ones.
         self._leaves: dict[str, ExportedFunction] = {}
         self._names: dict[str, str] = {}
         self._lock = threading.Lock()
@@ -117,15 +118,16 @@ class SharedFunctions:
         """``transform(rules, symbol, *pattern)`` in the volume's program, made once.
 
         Raises:
-          Unavailable: it cannot be, or refers to what only one program can have.
+          Unavailable: the transformation fails, another thread is in the volume, or the result
+            refers to constants that only one program can have.
         """
         with self._alone(), scope():
             try:
                 derived = self._rules.functions.derived(transform, symbol, *pattern)
             except BaseException as e:
-                # What is half written is of no use to anybody.
+                # A half-written function is of no use to anybody.
                 self._forget(self)
-                # The error is to tell of the program at hand.
+                # The caller transforms its own program then, and that error names its ops.
                 raise (Unavailable() if isinstance(e, Exception) else e) from None
             if self._program.constants:
                 self._forget(self)
@@ -134,14 +136,14 @@ class SharedFunctions:
 
     @property
     def boxes(self) -> dict[str, Box]:
-        """The Python objects that its functions name, which have one name in the process."""
+        """The Python objects that its functions name, by names that are unique in the process."""
         return self._program._handles
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Has other threads do without the volume meanwhile.
+        """Has other threads do without the volume in this context.
 
-        Were they to wait, it could be for who waits for them, to trace a rule.
+        If they waited, the thread in here might in turn wait for them to trace a rule.
         """
         if not self._lock.acquire(blocking=False):
             raise Unavailable
@@ -151,20 +153,20 @@ class SharedFunctions:
             self._lock.release()
 
     def function(self, symbol: str) -> func.FuncOp:
-        """A function of the volume, to read."""
+        """A function of the volume, for reading."""
         return self._program.function(symbol)
 
     def leaf(self, symbol: str) -> ExportedFunction:
-        """A function of the volume, to copy."""
+        """A function of the volume, for copying."""
         if symbol not in self._leaves:
             with self._alone():
                 self._write_leaves(symbol)
         return self._leaves[symbol]
 
     def _write_leaves(self, symbol: str) -> None:
-        """Writes the leaves of all that a function reaches; equal functions have one.
+        """Writes the leaves of all functions that one reaches; equal functions share a leaf.
 
-        Rules that are traced later are not in it.
+        Rules that are traced later are not included.
         """
         program = self._program
         program.reread()
@@ -200,11 +202,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 LIMIT = 512
-"""How many jaxprs are remembered: those met last."""
+"""How many jaxprs are remembered, the most recently met ones."""
 
 
 def library_first(transform: Callable[P, R]) -> Callable[P, R]:
-    """A transformation that does without the library where that does not serve."""
+    """Has a transformation repeated without the library, where that is :class:`Unavailable`."""
 
     @functools.wraps(transform)
     def transformed(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -228,10 +230,10 @@ _this_thread = _ThisThread()
 
 
 class Loans:
-    """The functions that a program which is being made has from the library.
+    """The functions that a program under construction has from the library.
 
     Args:
-      volumes: of its functions that are to be derived there, by symbol.
+      volumes: the volumes of its functions that are transformed in the library, by symbol.
     """
 
     def __init__(self, rules: Rules, volumes: Mapping[str, SharedFunctions]):
@@ -248,13 +250,13 @@ class Loans:
         """Called before functions are read.
 
         Raises:
-          Unavailable: one of them is elsewhere, maybe with rules that are not traced.
+          Unavailable: one of them is in the library, maybe with untraced rules.
         """
         if not self._origin.keys().isdisjoint(symbols):
             raise Unavailable
 
     def derived(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
-        """What a transformation of a function that is lent gives, with names for the symbols."""
+        """Transforms a lent function in its volume, and names the results in the program."""
         volume, inner = self._origin[symbol]
         derived = volume.derived(transform, inner, *pattern)
         if not any(isinstance(item, str) for item in derived):
@@ -263,7 +265,7 @@ class Loans:
         return derived._make(items) if hasattr(derived, "_make") else tuple(items)
 
     def copy_in(self, *roots: str) -> CopiedFunctions:
-        """Copies the functions that some functions reach into the program's module."""
+        """Copies the lent functions that some functions reach into the program's module."""
         program = self._rules.program
         uses = SymbolUses(program)
         own, lent, seen = list(roots), [], set(roots)
@@ -272,7 +274,7 @@ class Loans:
                 if use not in seen:
                     seen.add(use)
                     (lent if use in self._origin else own).append(use)
-        # What only lent functions call gets a name here.
+        # Functions that only lent functions call get their names here.
         taken = {*functions(program.module_as_is), *lent}
         names: dict[int, str] = {}
         leaves = []
@@ -310,7 +312,7 @@ class Loans:
         return FunctionCopy(leaf, uses)
 
     def _name(self, volume: SharedFunctions, inner: str) -> str:
-        """The symbol that a function of a volume has in the program."""
+        """The symbol in the program of a function of a volume."""
         symbol = self._names.get((volume, inner))
         if symbol is None:
             symbol = self._rules.importer.unique_symbol(short_name(inner))
@@ -329,12 +331,12 @@ class Loans:
 
 
 class _JaxprVolumes:
-    """A jaxpr that a program was met with.
+    """A jaxpr that a program had, and its volumes.
 
     Attributes:
-      volumes: by whether what is linearized there is to be transposed, which may differ from what
-        is to push tangents forward, and whether custom rules wait; none before another program is
-        met with it. ``None`` where the function has none.
+      volumes: the volumes by two flags: whether linearized functions will be transposed (those that
+        push tangents forward may differ), and whether custom rules stay untraced.  Empty until
+        another program has the jaxpr; ``None`` where the function has no volume.
       has_rules: whether it reaches ops that have custom rules, once that is known.
     """
 
@@ -344,7 +346,7 @@ class _JaxprVolumes:
         self.has_rules: bool | None = None
 
 
-# By the jaxpr's id and the setting.
+# Keyed by the jaxpr's id and the setting.
 met_jaxprs: collections.OrderedDict[tuple[int, object], _JaxprVolumes] = collections.OrderedDict()
 _lock = threading.Lock()
 
@@ -360,12 +362,12 @@ def _forget(volume: SharedFunctions) -> None:
 def volumes_for(
     program: Module, *, reverse: bool, rules_wait: bool
 ) -> tuple[dict[str, SharedFunctions], set[str]]:
-    """The functions that the library has for a program that is to be transformed: such as are
-    called, and are not used in another way.  And if there are any, what is reached without them.
+    """The volumes of a program's functions that are called, and not referred to in another way; if
+    there are any, also the functions that the program reaches without them.
 
     Args:
-      reverse: what is linearized is to be transposed.
-      rules_wait: custom rules are left as they are, and not traced.
+      reverse: linearized functions will be transposed.
+      rules_wait: custom rules are left untraced.
     """
     volumes: dict[str, SharedFunctions] = {}
     if _this_thread.without or not program.jaxprs:
@@ -395,7 +397,7 @@ def volumes_for(
 
 
 def _uses(function: func.FuncOp) -> Iterator[tuple[bool, str | None]]:
-    """The functions that a function names, and whether it does no more than call them; ``None``
+    """The functions that a function refers to, each with whether the op merely calls it; ``None``
     for those of a shard_map, where types mean something else."""
     for op, name in ops_with_symbols(function):
         if name == "jaxpr.shard_map":
@@ -409,7 +411,7 @@ def _uses(function: func.FuncOp) -> Iterator[tuple[bool, str | None]]:
 def _volume(
     program: Module, symbol: str, here: object, reverse: bool, rules_wait: bool
 ) -> SharedFunctions | None:
-    """The volume of a function; made where its jaxpr is met for the second time."""
+    """The volume of a function, made when its jaxpr is met for the second time."""
     reference = program.jaxprs.get(symbol)
     jaxpr = None if reference is None else reference()
     if jaxpr is None:
@@ -427,7 +429,7 @@ def _volume(
         met.has_rules = has_custom_rules(program, symbol)
     kind = reverse, rules_wait and met.has_rules
     if kind not in met.volumes:
-        # Rules are traced for this, so no lock is held.  Of two threads the last one's stays.
+        # This traces rules, so no lock is held.  Of two threads the last one's volume stays.
         with scope():
             portable = _is_portable(program, symbol, met.has_rules)
             met.volumes[kind] = (
@@ -443,7 +445,7 @@ def _volume(
 
 
 def _is_portable(program: Module, symbol: str, custom: bool) -> bool:
-    """Whether a function and those that it reaches name nothing that only their program has.
+    """Whether a function and those it reaches refer to nothing that only their program has.
 
     Args:
       custom: some of their ops have custom rules.

@@ -1,8 +1,8 @@
 """``jaxpr-inverse``: the function that solves another for its arguments.
 
-Knowledge spreads through the ops in both directions, forwards from known arguments and constants by
-the ops themselves, backwards from the results by the ops' inverse rules, until the arguments are
-known: ``y = exp(tanh(x))`` becomes ``x = atanh(log(y))``.  See :mod:`jaxmlir.transforms.inverses`.
+Known values spread through the ops in both directions until the arguments are known: forwards from
+known arguments and constants by the ops themselves, backwards from the results by the ops' inverse
+rules.  ``y = exp(tanh(x))`` becomes ``x = atanh(log(y))``.  See :mod:`jaxmlir.transforms.inverses`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def inverse(
     newton: bool = False,
 ) -> str:
     """Writes ``@symbol.inverse``, which gives the arguments in the order of ``argnums``, and takes
-    the results and the known arguments in theirs.
+    the results and the known arguments in the order of ``@symbol``.
 
     Raises:
       TransformError: an argument does not follow from the results and the known arguments, or
@@ -81,7 +81,7 @@ def inverse(
     program = rules.program
     before = set(functions(program.module))
     question, required = _question(rules, symbol, known, log_det, newton)
-    # A determinant is that of a square matrix: of all unknowns.
+    # The determinant is of a square matrix, so it needs all unknowns.
     required = required if log_det else argnums
     by_newton = question._replace(newton=True)
     with _hint(lambda: None if newton else invert(rules, symbol, by_newton, required)):
@@ -94,8 +94,8 @@ def inverse(
 
 
 def forward_and_log_det(rules: Rules, symbol: str, known: tuple[int, ...], newton: bool) -> str:
-    """Writes ``@symbol.forward_and_log_det``: the function with log|det| of its derivative in the
-    arguments that are not known, last.
+    """Writes ``@symbol.forward_and_log_det``: the function, which also gives log|det| of its
+    derivative in the unknown arguments, last.
 
     Raises:
       TransformError: as for :func:`inverse`.
@@ -111,7 +111,7 @@ def forward_and_log_det(rules: Rules, symbol: str, known: tuple[int, ...], newto
 
 @contextlib.contextmanager
 def _hint(by_newton: Callable[[], object | None]) -> Iterator[None]:
-    """Has an error say what to do about what cannot be inverted.
+    """Adds a hint to the error that a function cannot be inverted: what can be done about it.
 
     Args:
       by_newton: inverts it with ``newton=True``; gives ``None`` where that has been tried.
@@ -131,7 +131,7 @@ def _hint(by_newton: Callable[[], object | None]) -> Iterator[None]:
 def _question(
     rules: Rules, symbol: str, known: tuple[int, ...], log_det: bool, newton: bool
 ) -> tuple[InversionProblem, tuple[int, ...]]:
-    """What is known of a function whose results are, and the arguments that are not."""
+    """The inversion problem of a function whose results are known, and its unknown arguments."""
     signature = call_signature(rules.program, symbol)
     operands, results = signature.operands, signature.results
     unknown = tuple(i for i in range(len(operands)) if i not in known)
@@ -144,7 +144,7 @@ def _question(
 
 
 def _keep_only(program: Module, before: Container[str], name: str) -> None:
-    """Erases the functions that were written, but for one and those that it calls."""
+    """Erases the functions written since ``before``, except one and those that it calls."""
     program.changed()
     reached = reachable(functions(program.module), name)
     for unused in functions(program.module).keys() - reached:
@@ -161,7 +161,7 @@ def _completed(
     dtype: Any | None,
     before: Container[str],
 ) -> str:
-    """The inverse with the arguments that were asked for, and a log-determinant that is zero."""
+    """The inverse that gives the arguments asked for, and zero as a missing log-determinant."""
     original = rules.program.function(symbol)
     types = [*original.type.results, *(original.type.inputs[i] for i in sorted(known))]
     new = NewFunction(rules, f"{symbol}.inverse", types, original)
@@ -173,7 +173,7 @@ def _completed(
     new.finish(results)
     if inverted.symbol:
         rules.program.function(inverted.symbol).operation.erase()
-    # The name of what was found, or would have been.
+    # The name that the inverse has, or would have had.
     name = inverted.symbol or free_symbol(f"{symbol}.inverse", before)
     new.op.attributes["sym_name"] = ir.StringAttr.get(name)
     drop_dead_ops(new.op)
@@ -181,7 +181,7 @@ def _completed(
 
 
 def _log_det_dtype(function: func.FuncOp, operands: Any, results: Any) -> np.dtype:
-    """The real dtype of the results; the numbers on both sides have to be as many."""
+    """The real dtype of the results; both sides have to hold equally many real numbers."""
 
     def inexact(avals: Any) -> list[Any]:
         return [a for a in avals if hasattr(a, "dtype") and jnp.issubdtype(a.dtype, jnp.inexact)]

@@ -1,4 +1,4 @@
-"""What JAX's rules make of one equation: jaxprs, from a closed jaxpr of that equation alone."""
+"""Applies JAX's rules to one equation: jaxprs, from a closed jaxpr of that equation alone."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxmlir import _compat
 from jaxmlir._compat import (
     ad,
     ad_util,
@@ -18,7 +19,6 @@ from jaxmlir._compat import (
     dtypes,
     flatten_primals,
     linearity,
-    lu,
     open_jaxpr,
     pe,
     source_info_util,
@@ -46,7 +46,7 @@ def jvp(closed: Any, active: Mask) -> tuple[Any, Mask]:
 def batch(closed: Any, dims: Dims, axis: Any) -> tuple[Any, Any]:
     """The jaxpr of an equation on operands batched along ``dims``, and the results' dimensions."""
     if _exchanges_the_same(closed, dims, axis):
-        # JAX's rule makes a batch of batches of it.
+        # JAX's rule would give a batch of batches, so the operand is broadcast first.
         inner, out_dims = batch(closed, (0,), axis)
         batched = trace_flat(
             lambda x: core.jaxpr_as_fun(inner)(jax.lax.broadcast(x, (axis.size,))),
@@ -61,7 +61,7 @@ def batch(closed: Any, dims: Dims, axis: Any) -> tuple[Any, Any]:
 
 
 def _exchanges_the_same(closed: Any, dims: Dims, axis: Any) -> bool:
-    """Whether an equation is an ``all_to_all`` along the axis of what is the same all along it."""
+    """Whether an equation is an ``all_to_all`` along the axis, of an operand that is unbatched."""
     (eqn,) = open_jaxpr(closed)[0].eqns
     if eqn.primitive.name != "all_to_all" or dims != (None,):
         return False
@@ -70,14 +70,14 @@ def _exchanges_the_same(closed: Any, dims: Dims, axis: Any) -> bool:
 
 
 def linearize(closed: Any, active: Mask, reverse: bool) -> tuple[Any, Any, Mask]:
-    """The jaxpr of one equation split as linearization does: a jaxpr of its values and residuals,
-    one from residuals and tangents to tangents, and which results have these."""
+    """Linearizes one equation: a jaxpr from operands to results and residuals, a jaxpr from
+    residuals and tangents to tangents, and which results have tangents."""
     if parts := _linear_in(closed, active):
         return _halves_of_linear(closed, active, parts)
     (eqn,) = open_jaxpr(closed)[0].eqns
     traced: dict[str, Any] = {}
     plain = _has_plain_jvp(eqn)
-    # Such a backward rule has JAX transpose all of the tangent's ops: ours transpose more of them.
+    # With such a backward rule JAX transposes all of the tangent's ops; our rules cover more.
     reverse = reverse and not transposes_linearized(eqn)
 
     def primal(*args: Any) -> list[Any]:
@@ -94,10 +94,11 @@ def linearize(closed: Any, active: Mask, reverse: bool) -> tuple[Any, Any, Mask]
 
 
 def _linear_in(closed: Any, active: Mask) -> list[Sequence[int]]:
-    """The sets of active operands, each with a tangent of the results, which is the equation of
-    these operands' tangents and the others' values, where JAX made its rule of that.
+    """The sets of active operands that each give one term of the results' tangents: the equation
+    itself, on the tangents of these operands and the values of the others.
 
-    Nothing needs to be traced then.
+    Empty unless JAX made the JVP rule from the primitive's linearity.  With such sets nothing needs
+    to be traced.
     """
     (eqn,) = open_jaxpr(closed)[0].eqns
     operands = [i for i, a in enumerate(active) if a]
@@ -155,9 +156,9 @@ def _jaxpr(invars: Sequence[Any], outvars: Sequence[Any], eqns: Sequence[Any]) -
 
 
 def _without_trivial(jaxpr: Any, active: Sequence[bool]) -> tuple[Any, Mask]:
-    """A jaxpr that gives tangents of active results last, without those that say nothing.
+    """A jaxpr that gives tangents of active results last, without the trivial ones.
 
-    Rules may give a ``float0`` array, where JAX's own give a symbolic zero: for an integer.
+    For an integer, a rule may give a ``float0`` array where JAX's own give a symbolic zero.
     """
     start = len(jaxpr.outvars) - sum(active)
     nontrivial = [getattr(v.aval, "dtype", None) != dtypes.float0 for v in jaxpr.outvars[start:]]
@@ -169,15 +170,15 @@ def _without_trivial(jaxpr: Any, active: Sequence[bool]) -> tuple[Any, Mask]:
 
 
 def _check_types(closed: Any, avals: Sequence[Any]) -> None:
-    """Fails where a rule gives values of other types than the results of an equation have.
+    """Fails if a rule gives values of other types than the results of an equation have.
 
-    JAX believes its rules, a user's too; what uses the values would be in the wrong.
+    JAX trusts all rules, a user's too; the error would appear in the ops that use the values.
     """
     _check_avals("value", [v.aval for v in open_jaxpr(closed)[0].outvars], avals)
 
 
 def _check_tangents(closed: Any, tangents: Sequence[Any], active: Sequence[bool]) -> None:
-    """Checks the types of the tangents of results that have some."""
+    """Checks the types of the tangents of the active results."""
     results = chosen(open_jaxpr(closed)[0].outvars, active)
     expected = [v.aval.to_tangent_aval() for v in results]
     _check_avals("tangent", expected, [v.aval for v in tangents])
@@ -194,15 +195,14 @@ def _check_avals(what: str, wanted: Sequence[Any], got: Sequence[Any]) -> None:
 
 
 def _without_dim(aval: Any, dim: Any) -> Any:
-    """The type of what is stacked along a dimension."""
+    """The type of the elements that are stacked along a dimension."""
     if isinstance(aval, core.ShapedArray) and isinstance(dim, int):
         return core.ShapedArray((*aval.shape[:dim], *aval.shape[dim + 1 :]), aval.dtype)
     return aval
 
 
 _JaxLinearization = tuple[Sequence[Any], Sequence[Any], Any, Mask]
-"""Values, residuals, the jaxpr from residuals and tangents to tangents, and which results have
-these."""
+"""Values, residuals, the jaxpr from residuals and tangents to tangents, and the active results."""
 
 
 def _split(closed: Any, args: Sequence[Any], active: Mask, reverse: bool) -> _JaxLinearization:
@@ -226,9 +226,9 @@ def _split(closed: Any, args: Sequence[Any], active: Mask, reverse: bool) -> _Ja
 
 
 def _with_flags(residuals: Sequence[Any], jaxpr: Any) -> tuple[Sequence[Any], Any]:
-    """Without the booleans that a high-level primitive's rule knows among the residuals, such as
-    whether a tangent is zero: its other rule branches on them in Python, so they become part of
-    their tree."""
+    """Removes from the residuals the booleans whose values a high-level primitive's rule knows,
+    such as whether a tangent is zero.  The other half of the rule branches on them in Python, so
+    they become part of the residuals' tree."""
     if not any(eqn.primitive.name == _OTHER_HALF for eqn in jaxpr.eqns):
         return residuals, jaxpr
     by_invar = dict(zip(jaxpr.invars, residuals, strict=False))
@@ -254,7 +254,7 @@ _OTHER_HALF = "call_hi_primitive_linearized"
 
 
 def _flag(value: Any) -> BoolNode | None:
-    """A boolean that is known."""
+    """The value of a boolean that is known; ``None`` for anything else."""
     is_known = isinstance(value, (bool, np.bool_, np.ndarray))
     return (
         BoolNode(bool(value)) if is_known and core.typeof(value).str_short() == "bool[]" else None
@@ -262,7 +262,7 @@ def _flag(value: Any) -> BoolNode | None:
 
 
 def _has_plain_jvp(eqn: Any) -> bool:
-    """Whether all that is known of an equation's derivative is a JVP rule, which binds values."""
+    """Whether an equation's only derivative rule is a JVP rule that binds plain arrays."""
     primitive = eqn.primitive
     return (
         primitive in ad.primitive_jvps
@@ -274,10 +274,10 @@ def _has_plain_jvp(eqn: Any) -> bool:
 
 
 def split_jvp(closed: Any, args: Sequence[Any], active: Mask) -> _JaxLinearization:
-    """Linearizes a primitive that has but a JVP rule, at half the cost.
+    """Linearizes a primitive that has only a JVP rule, at half of JAX's cost.
 
-    The rule is run once, under a trace that computes what it knows and writes down what depends on
-    tangents; JAX does so as well, and then traces what was written down a second time.
+    The rule runs once, under a trace that computes what is known and records the ops that depend on
+    tangents.  JAX does so as well, but then traces the recorded ops a second time.
     """
     (eqn,) = open_jaxpr(closed)[0].eqns
     with core.take_current_trace() as parent:
@@ -317,7 +317,7 @@ def split_jvp(closed: Any, args: Sequence[Any], active: Mask) -> _JaxLinearizati
 def transpose(closed: Any, linear: Mask, nonzero: Mask) -> tuple[Any, Mask]:
     """The transpose of a jaxpr in some operands, given which cotangents are nonzero."""
     jaxpr, consts = open_jaxpr(closed)
-    # JAX's rules expect that results without cotangents are gone: of a scan, say.
+    # JAX's rules, of a scan for example, expect that results without cotangents are gone.
     jaxpr, _ = pe.dce_jaxpr(jaxpr, list(nonzero), True)
     ct_avals = [linear_aval(v.aval) for v in jaxpr.outvars]
     traced: dict[str, Any] = {}
@@ -336,7 +336,5 @@ def transpose(closed: Any, linear: Mask, nonzero: Mask) -> tuple[Any, Mask]:
 
 def trace_flat(function: Callable[..., list[Any]], avals: Sequence[Any], name: str) -> Any:
     """The closed jaxpr of a function of flat arguments."""
-    info = debug_info(name, name, len(avals), 0)._replace(arg_names=None, result_paths=None)
-    wrapped = lu.wrap_init(function, debug_info=info)
-    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(wrapped, list(avals))
-    return close_jaxpr(jaxpr, consts)
+    info = debug_info(name, name, len(avals), 0)
+    return close_jaxpr(*_compat.trace_flat(function, avals, info))

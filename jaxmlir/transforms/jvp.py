@@ -1,9 +1,9 @@
 """``jaxpr-jvp``: forward-mode differentiation.
 
 Every op is replaced by its primitive's JVP rule: ``y = sin x`` becomes ``y = sin x`` and
-``dy = cos x * dx``.  Tangents that are zero are never written down: an op none of whose operands
-has a tangent is copied as it is, and so everything that depends on integers, constants or
-``stop_gradient`` alone stays undifferentiated.
+``dy = cos x * dx``.  Zero tangents are never written down: an op none of whose operands has a
+tangent is copied as it is.  So everything that depends only on integers, constants or
+``stop_gradient`` stays undifferentiated.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def jvp(rules: Rules, symbol: str, active: Mask, required: Sequence[bool] = ()) 
 
     Args:
       active: which arguments have tangents.
-      required: the results that are to have one, be it zero; by default none.
+      required: the results that get a tangent even if it is zero; by default none.
 
     Returns:
       Its symbol, and which results have tangents.
@@ -137,4 +137,4 @@ def jvp(rules: Rules, symbol: str, active: Mask, required: Sequence[bool] = ()) 
 
 
 jvp_of = derived(jvp)
-"""What :func:`jvp` gives for a function and a pattern, written once."""
+"""The result of :func:`jvp` for a function and a pattern, written once."""

@@ -1,9 +1,9 @@
 """``jaxpr-linearize``: split a function into its values and its derivative.
 
-Linearization is forward-mode differentiation and partial evaluation at once: each op is replaced by
-two templates, one computing its results and *residuals*, and one the tangents of its results from
-the residuals and the tangents of its operands.  The first halves make ``@f.fwd``, the second halves
-``@f.lin``, a linear function once the residuals are known.
+Linearization is forward-mode differentiation and partial evaluation at once.  Each op is replaced
+by two templates: one computes its results and *residuals*, the other one the tangents of its
+results from the residuals and the tangents of its operands.  The first halves make ``@f.fwd``, the
+second halves ``@f.lin``, a linear function once the residuals are known.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ def linearize(
     Args:
       active: which arguments have tangents.
       wanted: the results whose tangents are asked for; by default all.
-      required: the results that are to have one, be it zero; by default none.
-      taken: the active arguments whose tangents ``@symbol.lin`` takes, all that the tangents asked
-        for depend on among them; by default all active ones.
+      required: the results that get a tangent even if it is zero; by default none.
+      taken: the active arguments whose tangents ``@symbol.lin`` takes, which include all that the
+        wanted tangents depend on; by default all active ones.
 
     Raises:
       TransformError: an op cannot be linearized; names the op and the user's line.
@@ -140,8 +140,8 @@ def linearize(
 
 
 def primals_of(rules: Rules, symbol: str, active: Mask) -> str:
-    """``@symbol`` as its derivative computes the results: a custom rule that is given a tangent
-    says what they are, in place of its function."""
+    """``@symbol`` with the results as its derivative computes them: where a call with a custom rule
+    has a tangent, the rule computes them in place of the called function."""
     if not function_holds_rules(rules, symbol):
         return symbol
     (primal,) = rules.functions.derived(_primals, symbol, active)
@@ -157,7 +157,7 @@ def _primals(rules: Rules, symbol: str, active: Mask) -> tuple[str]:
 
 
 class LinearOp(NamedTuple):
-    """An op of which the derivative is wanted, its values being written."""
+    """An op whose primal results have been written, and whose derivative is wanted."""
 
     index: int
     halves: Linearization
@@ -167,17 +167,17 @@ class LinearOp(NamedTuple):
 def write_primals(
     rules: Rules, activity: Activity, wanted: Sequence[bool], args: Sequence[ir.Value]
 ) -> tuple[list[ir.Value], list[LinearOp]]:
-    """Writes the values of a function, with what its derivative needs of them.
+    """Writes the primal values of a function, and the residuals that its derivative needs.
 
-    A custom rule says what the results of its call are wherever the call has a tangent, whether
-    that is used or not: the derivatives of these results are those of what the rule computed.
+    A custom rule computes the results of its call wherever the call has a tangent, used or not: a
+    further derivative differentiates what the rule computed.
 
     Args:
       wanted: the results whose tangents are asked for.
       args: the function's arguments, at the current insertion point.
 
     Returns:
-      All values, by number, and the ops of which the tangents are used.
+      All values, by number, and the ops whose tangents are used.
     """
     body = activity.body
     masks, _ = backward(rules, activity, wanted)
@@ -200,7 +200,7 @@ def write_primals(
 
 
 def distinct_residuals(linear: Sequence[LinearOp]) -> tuple[list[ir.Value], list[ir.Value]]:
-    """The residuals, and apart from them the constants: these are written down again."""
+    """The distinct residuals: those that are saved, and the constants, which are written again."""
     saved, again = [], []
     for v in dict.fromkeys(itertools.chain(*(op.residuals for op in linear))):
         (again if is_constant(v) else saved).append(v)

@@ -1,8 +1,8 @@
-"""The functions of a program transformed, each once per pattern.
+"""The transformed functions of a program, each written once per pattern.
 
-The passes on functions and the rules of ops call each other: a rule transforms the functions that
-its op refers to through this memo, which knows none of the transformations
-(``jvp_of`` is ``derived(jvp)``).
+The passes on functions and the rules of ops call each other.  A rule transforms the functions that
+its op refers to through this memo, which depends on none of the transformations (``jvp_of`` is
+``derived(jvp)``).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ R = TypeVar("R")
 
 
 class GivenEffects:
-    """The effects of the functions of one program that were given some, by symbol.
+    """The effects of a program's functions that ops which refer to them have to list, by symbol.
 
-    Those on an operand, a reference, are not among them: the ops in the function tell of these.
+    Effects on an operand, a reference, are not included: the ops in the function list these.
 
     Args:
       listed: gives the effects that the ops of ``@symbol`` list (:func:`listed`).
@@ -42,7 +42,7 @@ class GivenEffects:
         self._effects: dict[str, set[ir.Attribute]] = {}
 
     def of_call(self, symbol: str) -> ir.ArrayAttr | None:
-        """The effects that a call of ``@symbol`` is to list."""
+        """The effects that a call of ``@symbol`` has to list."""
         effect_set = self._listed(symbol)
         if not effect_set:
             return None
@@ -50,7 +50,7 @@ class GivenEffects:
         return _attribute(effect_set)
 
     def list_in(self, function: func.FuncOp) -> None:
-        """Has each op of a finished function list the effects that its functions were given."""
+        """Adds to each op of a finished function the effects of the functions that it refers to."""
         if not self._effects:
             return
         for op in body_of(function).operations:
@@ -65,7 +65,7 @@ class GivenEffects:
 
 
 def listed(function: func.FuncOp) -> set[ir.Attribute]:
-    """The effects that the ops of a function list, but for those on operands."""
+    """The effects that the ops of a function list, except those on operands."""
     effect_set = set().union(*map(_effects, body_of(function).operations))
     return {e for e in effect_set if not isinstance(codec.decode(e), effects.JaxprInputEffect)}
 
@@ -86,7 +86,7 @@ class _Rules(Protocol):
 
 
 class _Loans(Protocol):
-    """What other programs lend, :class:`jaxmlir.transforms.imports.Loans`."""
+    """The functions that the library lends, :class:`jaxmlir.transforms.imports.Loans`."""
 
     def __contains__(self, symbol: str) -> bool: ...
 
@@ -98,10 +98,10 @@ class _Loans(Protocol):
 
 
 class CopiedFunctions(NamedTuple):
-    """What is known of the functions of a program that is being made."""
+    """Facts about the functions of a program that is being made."""
 
     copies: dict[str, FunctionCopy]
-    """The functions that are copies, by symbol."""
+    """The functions that are copies from the library, by symbol."""
     uses: SymbolUses
 
 
@@ -109,15 +109,15 @@ class TransformedFunctions:
     """The transformed functions of one program, by symbol, transformation and pattern.
 
     Attributes:
-      loans: the functions that are transformed elsewhere, if there may be any.
+      loans: the functions that are transformed in the library, if there may be any.
     """
 
     def __init__(self, rules: _Rules):
         self._rules = rules
         self.loans: _Loans | None = None
         self._transformed: dict[Any, Any] = {}
-        # Batches that are patterns for those of functions that are alike, and what those refer to
-        # that were copied.
+        # Batched functions, to be written again for functions that are alike, and the symbols that
+        # these copies refer to.
         self.batches: dict[Any, Any] = {}
         self.copied: SymbolUses = SymbolUses(rules.program)
         self.batched_rules: dict[Any, Any] = {}
@@ -126,17 +126,17 @@ class TransformedFunctions:
         )
 
     def body(self, symbol: str) -> FunctionView:
-        """``@symbol`` with its values numbered.  Functions that are referred to do not change."""
+        """``@symbol`` with its values numbered, read once: functions in use do not change."""
         return self.once(_body, symbol)
 
     def read(self, symbol: str) -> FunctionView:
-        """``@symbol`` with its values numbered, of a function that may change later: it is read now
-        unless it was before."""
+        """``@symbol`` with its values numbered, for a function that may change later: it is read
+        now, unless it was read before."""
         return self._transformed.get((_body, symbol, ())) or _body(self._rules, symbol)
 
     @contextmanager
     def having_read(self, symbol: str, body: FunctionView | None) -> Iterator[None]:
-        """Meanwhile ``@symbol`` is not read again, if it has been."""
+        """Has ``body``, if given, stand for ``@symbol`` in this context: it is not read again."""
         if body is None:
             yield
             return
@@ -148,7 +148,7 @@ class TransformedFunctions:
             del self._transformed[key]
 
     def copy_in(self, *roots: str) -> CopiedFunctions:
-        """Brings what some functions reach into the program's module; what is known of these."""
+        """Copies the library functions that some functions reach into the program's module."""
         if self.loans is None:
             return CopiedFunctions({}, SymbolUses(self._rules.program))
         return self.loans.copy_in(*roots)
@@ -158,15 +158,15 @@ class TransformedFunctions:
         return [len(self._transformed), len(self.batched_rules), len(self.batches)]
 
     def undo(self, mark: Sequence[int]) -> None:
-        """Forgets what was made since."""
+        """Forgets what was made since :meth:`mark`."""
         memos = self._transformed, self.batched_rules, self.batches
         for memo, count in zip(memos, mark, strict=True):
             while len(memo) > count:
                 memo.popitem()
 
     def derived(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
-        """What a transformation makes of a function, which the library may have: the symbols of
-        functions, and patterns."""
+        """The result of a transformation of a function, the library's if that has the function: the
+        symbols of functions, and patterns."""
         if self.loans is not None and symbol in self.loans:
             return self.loans.derived(transform, symbol, *pattern)
         return self.once(transform, symbol, *pattern)
@@ -177,7 +177,7 @@ class TransformedFunctions:
         if key not in self._transformed:
             if self.loans is not None:
                 self.loans.check(symbol)
-            # What it writes is not where the op is for which it is asked first.
+            # The functions it writes are not at the location of the op that asks for them first.
             with ir.Location.unknown():
                 self._transformed[key] = transform(self._rules, symbol, *pattern)
         return self._transformed[key]
@@ -186,8 +186,8 @@ class TransformedFunctions:
 def derived(
     transform: Callable[Concatenate[Any, str, P], R],
 ) -> Callable[Concatenate[Any, str, P], R]:
-    """A transformation of functions that makes each of its results once
-    (:meth:`TransformedFunctions.derived`).  Patterns are given by position, and can be hashed."""
+    """Has a transformation of functions make each of its results once
+    (:meth:`TransformedFunctions.derived`).  Patterns are positional and hashable."""
 
     @functools.wraps(transform)
     def once(rules: Any, symbol: str, *pattern: Any) -> R:

@@ -1,4 +1,4 @@
-"""Writing functions of a module beside those that they are made of."""
+"""Writes new functions of a module, beside those that they are made from."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 class NewFunction:
-    """A function under construction: arguments first, result types when it is finished.
+    """A function under construction: its result types are set when it is finished.
 
-    A ``detached`` one is not in the module, but copied in piecewise.
+    A ``detached`` one is not in the module; its ops are copied in.
     """
 
     op: func.FuncOp
@@ -46,8 +46,8 @@ class NewFunction:
     ):
         """
         Args:
-          name: the symbol, or, unless it is ``reserved``, what it is made from.
-          like: the function whose location the new one has.
+          name: the symbol if it is ``reserved``, else what the symbol is made from.
+          like: the function whose location the new one gets.
         """
         self._rules = rules
         self._detached = detached
@@ -56,14 +56,14 @@ class NewFunction:
         ip = False if detached else ir.InsertionPoint(rules.program.module.body)
         self.op, self.block = new_function(self.name, arg_types, [], like.location, ip)
         if not detached:
-            # Found without going through the module again.
+            # Entered here, so that nobody has to walk the module again to find it.
             rules.program.functions[self.name] = self.op
         self.args: list[ir.Value] = list(self.block.arguments)
 
     @contextmanager
     def body(self) -> Iterator[None]:
-        """Ops built meanwhile go to the end of the function, and are where it is unless they, or
-        who builds them, are somewhere else.  Those of a detached one are where it is copied to."""
+        """Appends the ops built in this context to the function.  They get its location, unless
+        they or their builder have another; those of a detached one get that of the copy."""
         place = ir.Location.current
         if isinstance(place, ir.UnknownLoc) and not self._detached:
             place = self.op.location
@@ -71,7 +71,7 @@ class NewFunction:
             yield
 
     def finish(self, results: Sequence[ir.Value]) -> str:
-        """Returns the results; gives the symbol."""
+        """Writes the return of the results; gives the symbol."""
         with ir.InsertionPoint(self.block):
             write_return(results)
         type_ = ir.FunctionType.get([v.type for v in self.args], [v.type for v in results])
@@ -81,11 +81,11 @@ class NewFunction:
 
 
 OF_PRIVATE = frozenset({"function_type", "sym_name", "sym_visibility"})
-"""The attributes of a private function of which nothing else is known."""
+"""The attributes of a private function about which nothing else is known."""
 
 
 def copy_function(rules: Rules, symbol: str) -> func.FuncOp:
-    """A private function of the same ops, of which nothing else is known."""
+    """A private copy of a function, without any further attributes."""
     _, copied = clone_function(rules, rules.program.function(symbol), symbol)
     attributes = copied.attributes
     for key in set(attributes.keys()) - OF_PRIVATE:
@@ -95,7 +95,7 @@ def copy_function(rules: Rules, symbol: str) -> func.FuncOp:
 
 
 def clone_function(rules: Rules, function: func.FuncOp, name: str) -> tuple[str, func.FuncOp]:
-    """A function again, under a symbol that is made from a name."""
+    """A copy of a function, under a symbol that is made from a name."""
     program = rules.program
     with ir.InsertionPoint(program.module.body):
         clone = function.operation.clone()
@@ -113,8 +113,8 @@ def adapt(
     arguments: Sequence[tuple[ir.Type, bool]],
     results: Sequence[tuple[ir.Type, bool]],
 ) -> str:
-    """``@symbol`` with arguments it ignores and results that are zero, written as ``@name`` if
-    there are any.
+    """``@symbol`` with additional arguments, which it ignores, and additional results, which are
+    zero; written as ``@name`` if there are any.
 
     Args:
       arguments: each argument's type, and whether ``@symbol`` takes it.
@@ -122,7 +122,7 @@ def adapt(
     """
     function = rules.program.function(symbol)
     if all(taken for _, taken in (*arguments, *results)):
-        # It is no part of a derivative any more, but a function of its own.
+        # From now on it is a function of its own, not part of a derivative.
         for key in {"jaxpr.active", "jaxpr.num_res"}.intersection(function.attributes.keys()):
             del function.attributes[key]
         return symbol
@@ -137,8 +137,8 @@ def adapt(
 def ignoring(
     rules: Rules, symbol: str, name: str, before: Sequence[ir.Type], after: Sequence[ir.Type]
 ) -> str:
-    """``@symbol`` with arguments of these types before and after its own, which it has no use for;
-    written under a symbol that is made from ``name``, if there are any."""
+    """``@symbol`` with unused arguments of these types before and after its own; written under a
+    symbol that is made from ``name``, if there are any."""
     if not before and not after:
         return symbol
     function = rules.program.function(symbol)
@@ -150,8 +150,8 @@ def ignoring(
 
 
 def call(rules: Rules, symbol: str, args: Sequence[ir.Value]) -> list[ir.Value]:
-    """Writes a call of ``@symbol`` at the current insertion point; its results."""
-    # What profilers show is the user's name.
+    """Writes a call of ``@symbol`` at the current insertion point; gives its results."""
+    # Profilers show the user's name.
     name, _, _ = symbol.partition(".")
     attributes = {"jaxpr": symbol_ref(symbol), "name": ir.StringAttr.get(name)}
     effects = rules.functions.given_effects.of_call(symbol)
@@ -162,8 +162,8 @@ def call(rules: Rules, symbol: str, args: Sequence[ir.Value]) -> list[ir.Value]:
 
 
 def is_model(body: FunctionView) -> bool:
-    """Whether a pattern can be made of a function that is changed in place: nothing else is known
-    of it, and each of its ops has a user and keeps its place."""
+    """Whether a :class:`ClonePlan` can be made of a function that is changed in place: it has no
+    further attributes, and each of its ops has a user and keeps its place."""
     function, used = body.function, {*body.returned}.union(*body.operands)
     return (
         len(body.ops) > 0
@@ -174,10 +174,10 @@ def is_model(body: FunctionView) -> bool:
 
 
 def places(function: func.FuncOp, copies: Mapping[int, Any]) -> list[int | None]:
-    """Which of a body's constants each op of a function is a copy of.
+    """For each op of a function, which of a body's constants it is a copy of.
 
     Args:
-      copies: those ops, by the number of the constant.
+      copies: the ops that are copies, by the number of the constant.
     """
     ops = list(body_of(function).operations)
     sources: list[int | None] = [None] * len(ops)
@@ -187,14 +187,14 @@ def places(function: func.FuncOp, copies: Mapping[int, Any]) -> list[int | None]
 
 
 class ClonePlan:
-    """A function that was written for a body, and is written again for bodies that are alike.
+    """A function that was written for one body, to be written again for bodies that are alike.
 
-    Many bodies of loops are the same but for the values of their constants
-    (:attr:`jaxmlir.analysis.function_view.FunctionView.structure`), and so is what a pass makes of
-    them.  MLIR copies a function in the time in which two or three of its ops are made one by one.
+    Many loop bodies differ only in the values of their constants
+    (:attr:`jaxmlir.analysis.function_view.FunctionView.structure`), and so does what a pass makes
+    of them.  MLIR clones a function in the time that it takes to build two or three of its ops.
 
     Attributes:
-      sources: of its ops, the op of the body that each is a copy of, if it is a constant.
+      sources: for each of its ops, the number of the body's constant that it is a copy of, if any.
     """
 
     def __init__(
@@ -206,9 +206,9 @@ class ClonePlan:
     ):
         """
         Args:
-          body: its ops.
-          others: the ops that refer to functions that were written for the body as well, each
-            with the attribute that does.
+          body: the signatures of the body's ops.
+          others: the ops that refer to functions written for the body as well, each with the
+            attribute that names the function.
         """
         self._function = function
         self._uses = tuple(dict.fromkeys(references(function)))
@@ -221,11 +221,11 @@ class ClonePlan:
         ]
 
     def write(self, rules: Rules, name: str, body: Sequence[Signature], uses: SymbolUses) -> str:
-        """The function for a body that is alike, in the program; its symbol.
+        """Writes the function for a body that is alike; gives its symbol.
 
         Args:
           name: what the symbol is made from.
-          uses: what functions refer to, which is put down.
+          uses: the symbols that each function refers to; the new function's are added.
         """
         symbol, clone = clone_function(rules, self._function, name)
         self._give_constants(clone, body)
@@ -235,7 +235,7 @@ class ClonePlan:
     def replace(
         self, rules: Rules, symbol: str, body: Sequence[Signature], uses: SymbolUses
     ) -> None:
-        """Writes the function in the place of ``@symbol``, which is gone then."""
+        """Replaces ``@symbol`` by the function, written for a body that is alike."""
         functions = rules.program.functions
         old = functions[symbol]
         with ir.InsertionPoint(old):
@@ -246,14 +246,14 @@ class ClonePlan:
         uses[symbol] = self._uses
 
     def refer(self, rules: Rules, written: str, symbols: Sequence[str], uses: SymbolUses) -> None:
-        """Has a function that was written refer to others that were."""
+        """Has a written function refer to other written functions."""
         ops = body_of(rules.program.function(written)).operations
         for (place, name), symbol in zip(self._others, symbols, strict=True):
             ops[place].attributes[name] = symbol_ref(symbol)
         uses[written] = tuple(symbols)
 
     def like(self, body: Sequence[Signature]) -> func.FuncOp:
-        """The function for a body that is alike, where it is not in the program."""
+        """The function for a body that is alike, outside of the program."""
         if all(body[index] is constant for _, index, constant in self._constants):
             return self._function
         clone = self._function.operation.clone(ip=False)

@@ -1,8 +1,8 @@
 """``jaxpr-partial-eval``: split a function by what is known of its arguments.
 
-Ops that depend on known arguments alone go to the first half, ``@f.known``; the others wait in
-``@f.unknown`` for the unknown arguments, and take what they need of the first half as residuals.  A
-JVP rule is split so, to make a linear function of it: its primals are known, its tangents are not.
+Ops that depend only on known arguments go to ``@f.known``.  The others wait in ``@f.unknown`` for
+the unknown arguments, and take what they need of the first half as residuals.  This is how a JVP
+rule becomes a linear function: its primals are known, its tangents are not.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class PartialEvalFunctions(NamedTuple):
 
 
 class _DeferredOp(NamedTuple):
-    """An op that waits, or the part of one that does; values of the function by number."""
+    """An op, or part of a split op, that waits for unknown arguments; values are numbers."""
 
     index: int
     halves: PartialEvaluation | None
-    """The parts of an op that is split; ``None`` of one that waits as a whole."""
+    """The two parts of a split op; ``None`` if the op waits as a whole."""
     residuals: Sequence[ir.Value]
-    """What a split op's first part leaves, in ``@f.known``."""
+    """The residuals that a split op's first part computes in ``@f.known``."""
     operands: Sequence[int]
     """All operands of an op that waits as a whole, the unknown ones of a split op."""
     results: Sequence[int]
@@ -82,7 +82,7 @@ def partial_eval(
     Args:
       unknown: which arguments are not known.
       wanted: the unknown results that are asked for; by default all.
-      required: results that the second half is to give even if they are known; by default none.
+      required: results that the second half gives even if they are known; by default none.
 
     Raises:
       TransformError: an op cannot be split; names the op and the user's line.
@@ -101,7 +101,7 @@ def partial_eval(
     asked_for = chosen(outs, unknown_out)
     later = _needed(body, later, asked_for)
     first_outs = [values[v] for v in left_out(outs, unknown_out) if not waiting[v]]
-    # What the second half uses of the first; constants are written again, not handed over.
+    # Values of the first half that the second uses.  Constants are written again, not passed.
     used = dict.fromkeys(
         v
         for step in later
@@ -139,7 +139,7 @@ def partial_eval(
 def _write_known(
     rules: Rules, body: FunctionView, unknown: Sequence[bool], args: Sequence[ir.Value]
 ) -> tuple[list[Any], list[bool], list[_DeferredOp]]:
-    """Writes what is known: the values, which values have to wait, and what computes these."""
+    """Writes the known values; gives the values, which ones wait, and the ops that do."""
     known_args = filled(args, [not u for u in unknown])
     values: list[Any] = [*known_args, *[None] * (len(body.types) - body.arity)]
     waiting = _arguments_waiting(body, unknown)
@@ -178,17 +178,17 @@ def unknown_results(rules: Rules, symbol: str, unknown: Mask) -> Mask:
 
 
 def _arguments_waiting(body: FunctionView, unknown: Sequence[bool]) -> list[bool]:
-    """Which values of a function have to wait, before its ops are looked at."""
+    """Which values of a function have to wait, as far as its arguments tell."""
     return [*unknown, *[False] * (len(body.types) - body.arity)]
 
 
 def _waiting_ops(
     rules: Rules, body: FunctionView, waiting: list[bool]
 ) -> Iterator[tuple[int, Mask]]:
-    """The ops that depend on an unknown argument, each with which of its operands do.
+    """The ops that depend on an unknown argument, each with a mask of the operands that do.
 
     Args:
-      waiting: which values have to wait; of the results of an op it is said after that.
+      waiting: which values have to wait; an op's results are entered after it has been yielded.
     """
     for i, operands in enumerate(body.operands):
         pattern = tuple([waiting[v] for v in operands])
@@ -201,8 +201,8 @@ def _waiting_ops(
 
 
 def loses_rules(rules: Rules, op: Any, name: str, unknown: Sequence[bool]) -> bool:
-    """Whether the halves of an op may lack a custom JVP rule, which a further derivative needs: of
-    a call with such a rule that is split, and of ops that JAX's rules split."""
+    """Whether splitting an op may lose a custom JVP rule that a further derivative needs: by
+    splitting a call with such a rule, or by a rule of JAX."""
     if name in OF_RULES:
         if name != "jaxpr.custom_jvp_call_jaxpr" or stands_for_primitive(op):
             return False
@@ -213,7 +213,7 @@ def loses_rules(rules: Rules, op: Any, name: str, unknown: Sequence[bool]) -> bo
         callees = [op.attributes["jaxpr"].value]
     elif name == "jaxpr.cond":
         index, *unknown = unknown
-        # Where it is not known which branch it is, the op waits as a whole.
+        # If the index is unknown, the op waits as a whole.
         callees = [] if index else [branch.value for branch in op.attributes["branches"]]
     elif may_have_functions(name):
         return any(True for _ in rules.custom_ops_within(op))
@@ -221,7 +221,7 @@ def loses_rules(rules: Rules, op: Any, name: str, unknown: Sequence[bool]) -> bo
 
 
 def _splits_rules(rules: Rules, symbol: str, unknown: Sequence[bool]) -> bool:
-    """Whether a function that is split has an op that loses its rules."""
+    """Whether splitting a function loses the rules of one of its ops."""
     body = rules.functions.body(symbol)
     return any(
         loses_rules(rules, body.ops[i], body.names[i], pattern)
@@ -232,7 +232,7 @@ def _splits_rules(rules: Rules, symbol: str, unknown: Sequence[bool]) -> bool:
 def _needed(
     body: FunctionView, later: list[_DeferredOp], wanted: Sequence[int]
 ) -> list[_DeferredOp]:
-    """The waiting ops that results depend on, or that have effects."""
+    """The waiting ops that wanted results depend on, or that have effects."""
     used = set(wanted)
     needed = []
     for step in reversed(later):

@@ -1,12 +1,13 @@
-"""A function typed for values that vary over manual axes of a mesh, as inside ``jax.shard_map``.
+"""Retypes a function for values that vary over manual axes of a mesh, as inside ``jax.shard_map``.
 
-A program that is called there was traced for values that it knows to vary over fewer axes.  Its
-call is one op, all operands and results of which vary over the same added axes
-(:mod:`jaxmlir.bridge.manual_axes`); so do, in the copy that is made here, all values of the
-function and of the functions it refers to, custom derivative rules among them.  What JAX infers to
-vary over less (a constant, the result of a collective) is cast by ``jaxpr.pvary``.
+A program that is called there was traced with values that vary over fewer axes.  Its call is one
+op, all operands and results of which vary over the same added axes
+(:mod:`jaxmlir.bridge.manual_axes`).  In the copy made here, all values of the function and of the
+functions it refers to, custom derivative rules among them, vary over these axes too.
+``jaxpr.pvary`` casts the values that JAX infers to vary over fewer (a constant, the result of a
+collective).
 
-The functions of a reduction's elements and of kernels are not typed so, and stay as they are.
+The functions of a reduction's elements and of kernels keep their types.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ def vary(rules: Rules, symbol: str, axes: Axes, mesh: Any) -> str:
     """Writes ``@symbol.varying``; gives its symbol.
 
     Args:
-      axes: those that all values are to vary over, besides those that they do already.
-      mesh: the abstract mesh whose axes they are.
+      axes: the axes that all values shall vary over, besides those that they vary over already.
+      mesh: the abstract mesh that has the axes.
 
     Raises:
-      TransformError: JAX refuses an op on operands that vary so.
+      TransformError: JAX refuses an op on operands that vary over the axes.
     """
     program = rules.program
     names = {
@@ -53,7 +54,7 @@ def vary(rules: Rules, symbol: str, axes: Axes, mesh: Any) -> str:
 
 
 def _typed_alike(rules: Rules, symbol: str) -> list[str]:
-    """The function and those that it refers to, but those of elements and of kernels."""
+    """The function and those that it refers to, except functions of elements and of kernels."""
     symbols = {symbol: None}
     pending = [symbol]
     while pending:
@@ -70,7 +71,7 @@ def _keeps_functions(name: str) -> bool:
 
 
 class _Retyping:
-    """Copies functions, and gives their values types that vary over more axes."""
+    """Copies functions, and has the types of their values vary over more axes."""
 
     def __init__(self, rules: Rules, names: dict[str, str], axes: Axes, mesh: Any):
         self.rules = rules
@@ -80,11 +81,11 @@ class _Retyping:
         self._contexts: dict[ir.Attribute | None, ir.Attribute] = {}
 
     def type(self, type_: ir.Type) -> ir.Type:
-        """The type of values that vary over the axes too."""
+        """The type, made to vary over the axes too."""
         return type_of(manual_axes.varying(aval_of(type_), self.axes, self.mesh))
 
     def copy(self, function: func.FuncOp, name: str) -> func.FuncOp:
-        """A copy in which all values vary over the axes, and which refers to copies."""
+        """A copy of a function that refers to copies, with all values varying over the axes."""
         with ir.InsertionPoint(self.rules.program.module.body):
             copied = function.operation.clone().opview
         copied.attributes["sym_name"] = ir.StringAttr.get(name)
@@ -107,7 +108,7 @@ class _Retyping:
         return copied
 
     def attribute(self, attr: ir.Attribute) -> ir.Attribute:
-        """An attribute of an op, where types are those of operands and results."""
+        """An attribute of an op, with types changed like those of operands and results."""
         if isinstance(attr, ir.TypeAttr) and isinstance(attr.value, ir.RankedTensorType):
             return ir.TypeAttr.get(self.type(attr.value))
         if isinstance(attr, ir.ArrayAttr):
@@ -126,7 +127,7 @@ class _Retyping:
         return self._contexts[attr]
 
     def cast(self, function: func.FuncOp) -> None:
-        """Casts the results that vary over less than the axes."""
+        """Casts the results that JAX infers to vary over fewer axes."""
         for op, name in named_ops(function):
             if name == "jaxpr.pvary":
                 self.cast_less(op)
@@ -135,7 +136,7 @@ class _Retyping:
                 self.cast_result(op, result, missing)
 
     def cast_less(self, op: Any) -> None:
-        """Leaves to a cast the axes that its operand does not vary over yet."""
+        """Removes from a ``pvary`` the axes that its operand varies over already."""
         left = tuple(a for a in codec.decode(op.attributes["axes"]) if a not in self.axes)
         if left:
             op.attributes["axes"] = codec.encode(left)
@@ -143,7 +144,7 @@ class _Retyping:
             put_instead(op, list(op.operands))
 
     def missing(self, op: Any, name: str) -> Iterator[tuple[ir.Value, Axes]]:
-        """The results of an op that do not vary over all of the axes, and those they lack."""
+        """The results of an op that do not vary over all axes, each with the missing axes."""
         avals = [aval_of(result.type) for result in op.results]
         if name == "jaxpr.constant":
             have = [frozenset()]
@@ -154,11 +155,11 @@ class _Retyping:
                 yield result, self.axes - axes
 
     def inferred(self, op: Any, name: str) -> list[Any]:
-        """The abstract values that JAX gives an op's results."""
+        """The abstract values that JAX infers for an op's results."""
         try:
             _, avals, _ = evaluate(self.rules.program.stubs, op, name, check_vma=True)
         except Exception as e:
-            # Rules are JAX's or the user's: they raise what they like.
+            # The rules are JAX's or the user's, and may raise anything.
             axes = ", ".join(map(repr, sorted(self.axes, key=str)))
             message = (
                 f"'{name}' op cannot be called where values vary over the mesh axes {axes}: "
@@ -168,7 +169,7 @@ class _Retyping:
         return avals
 
     def cast_result(self, op: Any, result: ir.Value, missing: Axes) -> None:
-        """Gives a result the type that it has, and its users what a cast makes of it."""
+        """Gives a result the type that JAX infers, and its users a cast of it."""
         type_ = result.type
         aval = aval_of(type_)
         less = aval.mat.update(varying=aval.mat.varying - missing)

@@ -1,4 +1,4 @@
-"""What JAX's rules gave, for the cache on disk (:mod:`jaxmlir.caching.rule_cache`), and back."""
+"""Encodes results of JAX's rules for the cache on disk (:mod:`jaxmlir.caching.rule_cache`)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from jaxmlir.transforms.emitters import Linearization, Template
 
 
 class CacheSlot(NamedTuple):
-    """Where what one rule gives is kept."""
+    """The place in the cache where the result of one rule is kept."""
 
     cache: RuleCache
     key: bytes
 
     def find(self) -> Any | None:
-        """What the rule gave to an earlier process."""
+        """The result of the rule that an earlier process kept."""
         entry = self.cache.find(self.key)
         try:
             return entry and _read(entry, self.key)
@@ -30,36 +30,36 @@ class CacheSlot(NamedTuple):
             return None
 
     def keep(self, rule: Any) -> Any:
-        """Keeps what the rule gives, and returns it."""
+        """Keeps the result of the rule, and returns it."""
         self.cache.keep(self.key, lambda: _written(rule))
         return replace(rule, origin=self.key) if isinstance(rule, Linearization) else rule
 
     def find_alike(self) -> tuple[()] | tuple[Any, tuple[int, ...]]:
-        """What the rule of a pointwise op gave for some shape, and that shape."""
+        """The result of a pointwise op's rule for some shape, and that shape."""
         entry = self.cache.find_alike(self.key)
         rule = entry and CacheSlot(self.cache, entry[0]).find()
         return (rule, entry[1]) if entry and rule else ()
 
     def keep_alike(self, like: CacheSlot, shape: tuple[int, ...]) -> None:
-        """Keeps where such a one is."""
+        """Keeps the place of a result for some shape, and that shape."""
         self.cache.keep_alike(self.key, like.key, shape)
 
 
 class RuleTemplates:
-    """Where what JAX's rules give is kept."""
+    """The places in the cache where results of JAX's rules are kept."""
 
     def __init__(self, cache: RuleCache):
         self._cache = cache
 
     def place(self, known: Signature, *pattern: Any) -> CacheSlot | None:
-        """The place of what a rule gives for ops of a signature and a pattern; ``None`` if it is
-        not to be kept."""
+        """The place of a rule's result for ops of a signature and a pattern; ``None`` if it is not
+        to be kept."""
         if known.text is None or known.name in self._cache.without:
             return None
         return self.place_of(known.text, pattern)
 
     def place_of(self, text: str, pattern: Any) -> CacheSlot | None:
-        """The place of what a text stands for."""
+        """The place of the result that a text and a pattern identify."""
         parts = _plain(pattern)
         return parts and CacheSlot(self._cache, self._cache.key(text, parts))
 
@@ -75,7 +75,7 @@ class RuleTemplates:
 
 
 def _plain(value: Any) -> str | None:
-    """A pattern as text, if it is made of numbers and flags."""
+    """A pattern as text; ``None`` unless it is made of numbers and flags."""
     kind = type(value)
     if value is None or kind in (bool, int, str):
         return repr(value)
@@ -89,7 +89,7 @@ def _plain(value: Any) -> str | None:
 
 
 def _written(entry: Any) -> bytes | None:
-    """What a rule gave: a line about it, and the bytecode of its templates."""
+    """A rule's result as bytes: a line about it, and the bytecode of its templates."""
     if isinstance(entry, Linearization):
         rules, head = [entry.primal, entry.tangent], [entry.uses]
     else:
@@ -118,7 +118,7 @@ def _read(value: bytes, key: bytes) -> Any:
     return Linearization(*map(Template, functions, patterns), uses, origin=key)
 
 
-# An operation does not keep its module, and rules are kept as long as the process lives.
+# An operation does not keep its module alive, and rules live as long as the process.
 _alive: list[ir.Module] = []
 
 

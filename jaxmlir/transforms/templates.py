@@ -1,12 +1,12 @@
 """JAX's transformation rules as functions of the dialect, one per signature.
 
 To differentiate, transpose or batch an op, JAX's own rule for its primitive is run on the jaxpr of
-that single equation, and what it traces is imported as a detached function, the *template*.  A
-transformation copies the template in, in C++, wherever the signature occurs again.  So every
-primitive is covered, a user's own and those with sub-functions included, and the rule itself runs
-once: per process for ops without sub-functions, else per transformed program.  The common ops with
-sub-functions have rules of their own, which transform these as functions of the program
-(:mod:`jaxmlir.transforms.higher_order`).
+that single equation, and the jaxpr that it traces is imported as a detached function, the
+*template*.  A transformation copies the template in, in C++, wherever the signature occurs again.
+So every primitive is covered, including a user's own and those with sub-functions, and the rule
+itself runs once: per process for ops without sub-functions, else per transformed program.  The
+common ops with sub-functions have rules of their own, which transform these as functions of the
+program (:mod:`jaxmlir.transforms.higher_order`).
 
 A signature is the op's name, attributes, operand and result types, and the *pattern*: which
 operands have tangents, are linear, or are batched along which dimension.
@@ -54,11 +54,11 @@ if TYPE_CHECKING:
     from jaxmlir.transforms.template_cache import RuleTemplates
 
 
-# What rules have given for a pointwise op of some shape, by its kind: with that shape.
+# Results of rules for a pointwise op of some shape, by the op's kind, each with that shape.
 by_kind: dict[Any, tuple[()] | tuple[Any, pointwise.Shape]] = kept_for_settings()
 
-# Templates that mean the same in every program, and the jaxprs of those that do not: they call
-# functions, or have large constants, which are each program's own.
+# Templates that mean the same in every program; and the jaxprs of those that do not, because they
+# call functions or have large constants, which are each program's own.
 by_signature = kept_for_settings()
 _traced = kept_for_settings()
 
@@ -67,12 +67,12 @@ class Rules:
     """The rules of one program's ops; new sub-functions are added to its module.
 
     Attributes:
-      reverse: what :meth:`linearize` gives is to be transposed.  A primitive may have another rule
-        for that than for pushing tangents forward, or no other.
+      reverse: whether the functions that :meth:`linearize` gives will be transposed.  A primitive
+        may have another rule for that than for pushing tangents forward, or only that rule.
 
     Args:
-      prepare: what has been done to the program's functions, to be done to custom rules that are
-        traced meanwhile.
+      prepare: does to the functions of custom rules that are traced later what has been done to the
+        program's functions.
     """
 
     def __init__(
@@ -136,7 +136,8 @@ class Rules:
 
         Args:
           nonzero: which of the results that have tangents have cotangents.
-          transpose: makes it where it is not known, and tells whether it holds in every program.
+          transpose: makes the pullback if there is none yet, and tells whether it holds in every
+            program.
         """
         rule = halves.pullbacks.get(nonzero) or self._own.get((halves, nonzero))
         if rule is None:
@@ -218,12 +219,12 @@ class Rules:
         key: Any = None,
         shared: bool = True,
     ) -> list[ir.Value]:
-        """Writes the ops that a JAX function of the values performs.
+        """Writes the ops that a JAX function of the values is traced to.
 
         Args:
-          key: stands for the function, which is traced once for it and the values' types.  By
-            default that is the function, or of a ``functools.partial`` its function and arguments.
-          shared: whether the key stands for the same function in other programs.
+          key: identifies the function, which is traced once per key and types of the values.  By
+            default it is the function, or the function and arguments of a ``functools.partial``.
+          shared: whether the key identifies the same function in other programs.
         """
         if key is None:
             key = function
@@ -245,21 +246,21 @@ class Rules:
         return inline(template, args)
 
     def filler(self, type_: ir.Type) -> ir.Value:
-        """A value that nobody reads."""
+        """A value of a type, for a place that nothing reads."""
         aval = aval_of(type_)
         if isinstance(aval, core.ShapedArray) and not isinstance(aval.dtype, dtypes.ExtendedDType):
             return zeros(type_)
         return self.emit(lambda: [ad_util.empty_like_aval(aval)], [], ("filler", type_))[0]
 
     def told(self, op: Any, zeros: Mask) -> dict[str, ir.Attribute]:
-        """The custom rule of an op that is told which (co)tangents are zero: the attribute that
-        names it, if there is one; see :meth:`RuleTracing.tell`."""
+        """The attribute that names an op's custom rule for when these (co)tangents are zero, if
+        any; see :meth:`RuleTracing.tell`."""
         tracing = self.program.rule_tracing
         return self._traced_rule(tracing.tell, op, zeros) if tracing.can_tell(op) else {}
 
     def forward_alone(self, op: Any) -> dict[str, ir.Attribute]:
-        """The forward rule of a custom_vjp call of which no tangent is asked for: the attribute
-        that names it, if there is one; see :meth:`RuleTracing.forward_alone`."""
+        """The attribute that names the forward rule of a custom_vjp call whose tangents nobody asks
+        for, if there is one; see :meth:`RuleTracing.forward_alone`."""
         return (
             self._traced_rule(self.program.rule_tracing.forward_alone, op)
             if is_untraced(op)
@@ -269,7 +270,7 @@ class Rules:
     def _traced_rule(
         self, ask: Callable[..., dict[str, ir.Attribute]], op: Any, *pattern: Mask
     ) -> dict[str, ir.Attribute]:
-        """A custom rule that is traced for one op, once for those with the same mark."""
+        """The attributes of a custom rule that is traced for one op, and kept for the op's mark."""
         key = (ask.__name__, op.attributes[MARK].value, *pattern)
         if key not in self._own:
             attributes = ask(op, *pattern)
@@ -283,7 +284,7 @@ class Rules:
         return len(self._own), len(self.program.functions), *self.functions.mark()
 
     def undo(self, mark: tuple[int, ...]) -> None:
-        """Forgets the rules made since :meth:`mark`, and erases the functions."""
+        """Forgets the rules made since :meth:`mark`, and erases the functions written since."""
         num_own, functions, *memos = mark
         while len(self._own) > num_own:
             self._own.popitem()
@@ -303,10 +304,10 @@ class Rules:
         write: Callable[..., Any],
         *wanted: Any,
     ) -> Any:
-        """What the rule of an op with functions gives, else what JAX's does.
+        """The result of the rule of an op with functions, or else of JAX's rule.
 
         Args:
-          wanted: the part of the pattern that JAX's rule pays no heed to.
+          wanted: the part of the pattern that JAX's rule ignores.
         """
         key = ("found", kind, signature, pattern, wanted)
         answer = self._own.get(key)
@@ -337,9 +338,9 @@ class Rules:
         trace: Callable[[Any], tuple[Any, ...]],
         write: Callable[..., Any],
     ) -> Any:
-        """What JAX's rule for the op gives: what ``write`` makes of the jaxprs that it traces to.
+        """The result of JAX's rule for the op: what ``write`` makes of the jaxprs it traces to.
 
-        Where these call functions, each program gets its own; the rule is not run again.
+        If these call functions, each program gets its own result, but the rule is not run again.
         """
         reverse = self.reverse and kind == "linearize"
         key = (kind, self._setting, reverse, signature, pattern)
@@ -376,7 +377,7 @@ class Rules:
 
     @functools.cached_property
     def _disk(self) -> RuleTemplates | None:
-        """What other processes have kept."""
+        """The results that other processes have kept."""
         cache = disk_cache()
         if cache is None:
             return None
@@ -385,7 +386,7 @@ class Rules:
         return RuleTemplates(cache)
 
     def _look_up(self, key: Any) -> Any | None:
-        """What has been made for a key, of all programs or of this one."""
+        """The result that was kept for a key, for all programs or for this one."""
         rule = by_signature.get(key)
         return self._own.get(key) if rule is None else rule
 
@@ -396,15 +397,15 @@ class Rules:
         write: Callable[..., Any],
         shared: bool,
     ) -> Any:
-        """Makes and keeps what ``write`` makes of the jaxprs that ``trace`` gives.
+        """Makes and keeps the result of ``write`` for the jaxprs that ``trace`` gives.
 
         Args:
-          shared: whether the key stands for the same jaxprs in other programs.
+          shared: whether the key identifies the same jaxprs in other programs.
         """
         traced = _traced.get(key) or trace()
         before = self.importer.references
         rule = write(*traced)
-        # What refers to functions or constants of this program belongs to it only.
+        # A result that refers to functions or constants of this program belongs to it only.
         if shared and self.importer.references == before:
             by_signature[key] = rule
         else:
@@ -415,9 +416,9 @@ class Rules:
 
     @contextlib.contextmanager
     def _with_rules(self, op: Any) -> Iterator[None]:
-        """Has the custom rules at hand meanwhile that JAX's rule for an op may want.
+        """Makes the custom rules available that JAX's rule for an op may need, in this context.
 
-        Those that are missing are traced, unless JAX can call all as they were imported.
+        Missing ones are traced, unless JAX can call all of them as they were imported.
         """
         self.exporter.leaves_rules = self._leaves_rules(op)
         if not self.exporter.leaves_rules and self.program.has_untraced_rules:
@@ -430,7 +431,7 @@ class Rules:
 
     def _leaves_rules(self, op: Any) -> bool:
         """Whether JAX's rule for an op does without the program's custom rules, so that those of
-        the ops that it gives can wait."""
+        the ops in its result can stay untraced."""
         program = self.program
         if not program.has_untraced_rules:
             return False
@@ -442,8 +443,8 @@ class Rules:
         )
 
     def custom_ops_within(self, op: Any) -> Iterator[tuple[str, Any]]:
-        """The ops with custom derivative rules in the functions that an op refers to, with the
-        symbols of these."""
+        """The ops with custom derivative rules in the functions that an op reaches, each with the
+        symbol of its function."""
         functions = self.program.functions
         for symbol in set().union(*(reachable(functions, symbol) for symbol in symbols_of(op))):
             for inner, name in ops_with_symbols(functions[symbol]):
@@ -470,10 +471,10 @@ class Rules:
         return Template(self._template(jaxpr, transformation), tuple(pattern))
 
     def _template(self, closed: Any, transformation: str = "") -> func.FuncOp:
-        """A function to copy in, whose ops are then where the op is that they stand for.
+        """A function to be copied in; its ops then get the location of the op that they replace.
 
         Args:
-          transformation: what they tell of themselves there: ``"layer"`` becomes
+          transformation: what is added to the name of that location: ``"layer"`` becomes
             ``"layer/jvp()"``.
         """
         jaxpr, consts = open_jaxpr(closed)
@@ -491,7 +492,7 @@ class Rules:
 
 
 def _at_shape(shape: pointwise.Shape, rule: Any = None, old: Any = None) -> Any | None:
-    """What a rule gave for a pointwise op, for another shape; ``None`` if that is unknown."""
+    """The result of a pointwise op's rule, for another shape; ``None`` if it is unknown."""
     if isinstance(rule, Linearization):
         primal, tangent = (_at_shape(shape, half, old) for half in (rule.primal, rule.tangent))
         if primal is None or tangent is None:
@@ -508,10 +509,10 @@ def _refers(op: Any) -> bool:
     return any(True for _, attr in op.attributes.items() for _ in symbol_uses(attr))
 
 
-# What custom derivative rules are not needed for, or can wait.
+# Kinds of rules that need no custom derivative rules, or that can leave them untraced.
 _WITHOUT_RULES = frozenset({"partial_eval", "batch", "batched"})
 
-# The kinds of rules that know of no dimensions.
+# Kinds of rules whose patterns name no dimensions.
 _OF_ANY_SHAPE = frozenset({"jvp", "linearize", "transpose"})
 
 _VERBS = {
@@ -536,7 +537,7 @@ _KEEP_NONE = " Nor may states be kept (while_loops='checkpointed'): its side eff
 
 
 def _hint(kind: str, op: Any, name: str) -> str:
-    """What there is to do about an op that has no rule, or whose rule fails."""
+    """What the user can do about an op that has no rule, or whose rule fails."""
     if (kind, name) != ("transpose", "jaxpr.while"):
         is_symbolic = any(_is_symbolic(v.type) for v in (*op.operands, *op.results))
         return _AT_SIZES if is_symbolic else ""
@@ -549,7 +550,7 @@ def _is_symbolic(type_: ir.Type) -> bool:
 
 @contextlib.contextmanager
 def _located(kind: str, op: Any, name: str) -> Iterator[None]:
-    """Errors of the op's rule name the op and its place."""
+    """Has errors of the op's rule name the op and its location."""
     try:
         yield
     except JaxmlirError as e:
@@ -561,7 +562,7 @@ def _located(kind: str, op: Any, name: str) -> Iterator[None]:
 
 def _at_op(kind: str, op: Any, name: str, error: Exception) -> TransformError:
     if kind == "transpose" and isinstance(error, AssertionError):
-        # How JAX's rules say that other operands are linear than those that an op is linear in.
+        # JAX's rules assert this where other operands are linear than those the op is linear in.
         reason = "it is not linear in the operands that are to have cotangents"
     else:
         reason = f"{type(error).__name__}: {error}"

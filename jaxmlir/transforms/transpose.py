@@ -1,9 +1,9 @@
 """``jaxpr-transpose``: reverse a linear function.
 
-The ops that do not depend on linear arguments are computed forwards.  Then the linear ones are
-visited backwards, each handing the cotangents of its results to its operands by its primitive's
-transpose rule; a value used more than once sums what it is handed.  Cotangents that are zero are
-never written down.
+The ops that do not depend on linear arguments are computed forwards.  Then the linear ops are
+visited backwards: each passes the cotangents of its results to its operands by its primitive's
+transpose rule.  The cotangents of a value with several uses are summed.  Zero cotangents are never
+written down.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class Transpose(Pass):
 
 
 def _num_residuals(function: func.FuncOp) -> int:
-    """How many of its first arguments a function says are residuals.
+    """The number of leading arguments that a function declares to be residuals.
 
     Raises:
-      TransformError: it says something else.
+      TransformError: the attribute is not such a number.
     """
     if "jaxpr.num_res" not in function.attributes:
         return 0
@@ -73,7 +73,7 @@ def _num_residuals(function: func.FuncOp) -> int:
 def transpose(rules: Rules, symbol: str, linear: Sequence[bool], name: str) -> str:
     """Writes the transpose of ``@symbol`` in its ``linear`` arguments as ``@name``.
 
-    It takes the cotangents of all results, and gives those of all linear arguments.
+    The transpose takes the cotangents of all results, and gives those of all linear arguments.
 
     Raises:
       TransformError: the function is not linear, or an op has no transpose rule.
@@ -85,7 +85,7 @@ def transpose(rules: Rules, symbol: str, linear: Sequence[bool], name: str) -> s
 
 @derived
 def transpose_of(rules: Rules, symbol: str, linear: Mask, nonzero: Mask) -> tuple[str, Mask]:
-    """What :func:`transpose_nonzero` gives for these, written once."""
+    """The result of :func:`transpose_nonzero` for these, written once."""
     name = f"{symbol.removesuffix('.lin')}.bwd"
     return transpose_nonzero(rules, symbol, linear, name, nonzero)
 
@@ -98,14 +98,14 @@ def transpose_nonzero(
     nonzero: Sequence[bool],
     required: Sequence[bool] | None = None,
 ) -> tuple[str, Mask]:
-    """Like :func:`transpose`, for results of which only some have cotangents.
+    """Like :func:`transpose`, but only some results have cotangents.
 
     Args:
       nonzero: which results have one.
-      required: the arguments whose cotangents are to be given, be they zero; by default none.
+      required: the arguments whose cotangents are given even if they are zero; by default none.
 
     Returns:
-      The symbol, and which linear arguments it gives cotangents of.
+      The symbol, and the linear arguments whose cotangents it gives.
     """
     body = rules.functions.body(symbol)
     transposed, pattern = transpose_function(rules, body, linear, name, nonzero, required)
@@ -122,7 +122,7 @@ def transpose_function(
     *,
     detached: bool = False,
 ) -> tuple[func.FuncOp, Mask]:
-    """Like :func:`transpose_nonzero`, of any function; the transpose may be in no module."""
+    """Like :func:`transpose_nonzero`, of any function; a ``detached`` result is in no module."""
     types = body.types
     fixed = [i for i, lin in enumerate(linear) if not lin]
     outs = chosen(body.returned, nonzero)
@@ -132,7 +132,7 @@ def transpose_function(
     with new.body():
         values, dependent = _write_values(body, linear, dict(zip(fixed, new.args, strict=False)))
         for v, ct in zip(outs, new.args[len(fixed) :], strict=True):
-            # A result that is no linear function of the arguments is a constant: no cotangent.
+            # A result that does not depend on linear arguments is constant: no cotangent.
             if dependent[v]:
                 cotangents.add(v, ct)
         _write_transposes(rules, body, values, dependent, cotangents)
@@ -149,7 +149,7 @@ def transpose_function(
 def _write_values(
     body: FunctionView, linear: Sequence[bool], arguments: dict[int, ir.Value]
 ) -> tuple[list[Any], list[bool]]:
-    """Writes what does not depend on linear arguments: the values, and which of them do."""
+    """Writes the values that do not depend on linear arguments; tells which ones do."""
     values: list[Any] = [arguments.get(i) for i in range(len(body.types))]
     dependent = [*linear, *[False] * (len(values) - body.arity)]
     for i, operands in enumerate(body.operands):
@@ -217,7 +217,7 @@ def reached_arguments(
 
 
 class Cotangents:
-    """The sum of what each value of a function has been handed, by number; ``None`` if nothing."""
+    """The sum of the cotangents that each value of a function received, by number, or ``None``."""
 
     def __init__(self, body: FunctionView):
         self.sums: list[ir.Value | None] = [None] * len(body.types)
@@ -226,13 +226,13 @@ class Cotangents:
     def of_results(
         self, index: int, depends: Sequence[bool] | None = None
     ) -> tuple[list[ir.Value], Mask]:
-        """The cotangents that the results of an op have, and which have one.
+        """The cotangents of an op's results, and which results have one.
 
         Args:
           depends: the results that are asked about; by default all.
 
         Raises:
-          TransformError: one is of another type than that of cotangents.
+          TransformError: a cotangent has another dtype than cotangents of its value.
         """
         first, last = self._body.results[index]
         cts = self.sums[first:last]
@@ -244,7 +244,7 @@ class Cotangents:
         return [ct for ct in cts if ct is not None], tuple([ct is not None for ct in cts])
 
     def add(self, value: int, cotangent: ir.Value, location: ir.Location | None = None) -> None:
-        """Adds what a value is handed, where the op is that hands it: by default the return."""
+        """Adds to a value's cotangent, by default at the function's location."""
         total = self.sums[value]
         if total is not None:
             if total.type != cotangent.type:
@@ -258,12 +258,15 @@ class Cotangents:
     def hand(
         self, values: Sequence[int], cotangents: Sequence[ir.Value], location: ir.Location
     ) -> None:
-        """Adds what an op hands to its operands, where the op is."""
+        """Adds the cotangents that an op gives to its operands, at the location of the op."""
         for value, cotangent in zip(values, cotangents, strict=True):
             self.add(value, cotangent, location)
 
     def _check(self, value: int, given: ir.Type) -> None:
-        """JAX lets a backward rule give any type, as long as nothing is computed from it."""
+        """Checks the dtype of a cotangent.
+
+        JAX lets a backward rule give any type, as long as nothing is computed from it.
+        """
         body = self._body
         expected = linear_type(body.types[value])
         if _dtype(expected) == _dtype(given):
@@ -286,7 +289,7 @@ def _dtype(type_: ir.Type) -> Any:
 
 @functools.cache
 def linear_type(type_: ir.Type) -> ir.Type:
-    """The type of what a transpose takes for results of a type, and gives for linear arguments."""
+    """The type that a transpose takes for results of a type, and gives for linear arguments."""
     return type_of(linear_aval(aval_of(type_)))
 
 

@@ -1,10 +1,10 @@
 """``jaxpr-vjp`` and ``jaxpr-grad``: reverse-mode differentiation.
 
-Reverse mode is linearization followed by transposition.  The transpose of a composition is that of
-its parts, in the opposite order; so the linear half of each op is transposed alone, once for each
-signature, and the linear function as a whole (``@f.lin`` of ``jaxpr-linearize``) is never written.
-``@f.fwd`` computes the results and what the backward pass needs, ``@f.bwd`` takes cotangents back.
-The gradient of a scalar function is one after the other, from a cotangent of 1.
+Reverse mode is linearization followed by transposition.  A composition is transposed part by part,
+in the opposite order.  So the linear half of each op is transposed alone, once per signature, and
+the linear function as a whole (``@f.lin`` of ``jaxpr-linearize``) is never written.  ``@f.fwd``
+computes the results and the residuals for the backward pass, ``@f.bwd`` takes cotangents back.  The
+gradient of a scalar function runs both, one after the other, from a cotangent of 1.
 """
 
 from __future__ import annotations
@@ -148,14 +148,14 @@ def write_cotangents(
     """Writes the transposes of linear ops, the last one first; the cotangents of active arguments.
 
     Args:
-      linear: with their residuals, at the current insertion point.
-      seeds: values by number, and their cotangents.
+      linear: the ops, with residuals that are available at the current insertion point.
+      seeds: the numbers of values, and their cotangents.
     """
     cotangents = Cotangents(body)
     for value, cotangent in seeds:
         cotangents.add(value, cotangent)
     for op in reversed(linear):
-        # A result whose tangent is zero after all does not ask for anything.
+        # A result whose tangent is zero after all does not count.
         handed, nonzero = cotangents.of_results(op.index, op.halves.tangent.pattern)
         if True not in nonzero:
             continue
@@ -200,7 +200,7 @@ def _transposed(
 
 
 def _function_of(rules: Rules, body: FunctionView, op: LinearOp) -> func.FuncOp:
-    """The linear half, in no module: ``(*residuals, *tangents) -> (*tangents)``."""
+    """The linear half, as a detached function: ``(*residuals, *tangents) -> (*tangents)``."""
     tangent = op.halves.tangent
     if isinstance(tangent, Template):
         return tangent.function
@@ -214,7 +214,7 @@ def _function_of(rules: Rules, body: FunctionView, op: LinearOp) -> func.FuncOp:
 
 
 def _at(error: TransformError, file: str, line: int, col: int) -> TransformError:
-    """The error about this place, unless it points somewhere already."""
+    """The error, located here unless it has a location already."""
     if error.diagnostics[0].line:
         return error
     return TransformError([d._replace(file=file, line=line, col=col) for d in error.diagnostics])

@@ -1,8 +1,8 @@
 """``jaxpr-vmap``: batching.
 
-Every value is batched along one dimension, or not at all.  An op with a batched operand becomes
-what its primitive's batching rule makes of it; an op with none stays as it is, so nothing is
-batched that need not be.  Results move to the dimension asked for at the end, once.
+Every value is batched along one dimension, or not at all.  An op with a batched operand is replaced
+by the result of its primitive's batching rule.  An op with none stays as it is, so nothing is
+batched needlessly.  Results move to the requested dimension at the end, once.
 """
 
 from __future__ import annotations
@@ -106,20 +106,19 @@ def vmap(
       in_axes: for each argument its batch dimension, or ``None``.
       axis: from :func:`batch_axis`.
       out_axes: for each result where its batch dimension goes, ``None`` for an unbatched one; by
-        default they stay where the rules leave them.  A function gets these, and tells where
-        they go.
-      reserved: the new function's symbol, if it was reserved for it.
-      shared: what batched results become for which ``out_axes`` has ``None``: the sum over the
-        batch, or the first element's.
-      of_first: arguments without a batch dimension that are the first element's alone; the others
-        have zeros.
-      written: what each value of the function has become is added here.
+        default it stays where the rules leave it.  A function maps the dimensions that the rules
+        leave to the wanted ones.
+      reserved: the new function's symbol, if one was reserved for it.
+      shared: what a batched result becomes if ``out_axes`` has ``None`` for it: the sum over the
+        batch, or the first element.
+      of_first: unbatched arguments that only the first element has; the others have zeros.
+      written: a list that gets what each value of the function has become.
 
     Returns:
       The symbol, and each result's batch dimension.
 
     Raises:
-      TransformError: an op cannot be batched, or a batched result is asked for without dimension.
+      TransformError: an op cannot be batched, or ``out_axes`` has ``None`` for a batched result.
     """
     function, body = rules.program.function(symbol), rules.functions.read(symbol)
     alike = None
@@ -172,7 +171,7 @@ def vmap(
 
 
 vmap_of = derived(vmap)
-"""What :func:`vmap` gives for a function, dimensions and an axis, written once."""
+"""The result of :func:`vmap` for a function, dimensions and an axis, written once."""
 
 
 @derived
@@ -189,24 +188,24 @@ def batched_results(rules: Rules, symbol: str, in_axes: Dims, axis: Any) -> Dims
 
 
 def _dims(body: FunctionView, in_axes: Sequence[int | None]) -> list[int | None]:
-    """The batch dimension of each value, as far as known: of the arguments."""
+    """The batch dimension of each value, as far as known: only the arguments have one yet."""
     return [*in_axes, *[None] * (len(body.types) - body.arity)]
 
 
 def _patterns(
     rules: Rules, body: FunctionView, dims: list[int | None], axis: Any
 ) -> Iterator[tuple[int, Any, list[int], Dims | None]]:
-    """The ops by index, with their operands, and the dimensions of these; ``None`` if an op stays
-    as it is.
+    """The ops by index, with their operands and the operands' batch dimensions, or ``None`` if an
+    op stays as it is.
 
-    The caller puts the dimensions of an op's results in ``dims``.
+    The caller enters the dimensions of an op's results into ``dims``.
     """
     is_named = axis.name is not core.no_axis_name
     for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
         pattern = tuple([dims[v] for v in operands])
         stays = pattern.count(None) == len(pattern)
         if stays and is_named:
-            # It may depend on its place along the named axis.
+            # The op may depend on its position along the named axis.
             stays = axis.name not in _axes_of(body.effects.get(i))
             stays = stays and not _hides_axis(rules, op, body.names[i], axis.name)
         yield i, op, operands, None if stays else pattern
@@ -220,8 +219,8 @@ def _axes_of(effects: ir.ArrayAttr | None) -> list[Any]:
 
 
 def _hides_axis(rules: Rules, op: Any, name: str, axis: Any) -> bool:
-    """Whether an op, or one in its functions, may depend on its place along an axis, without an
-    effect that says so."""
+    """Whether an op, or one in its functions, may depend on its position along an axis without
+    having an effect that says so."""
     return _may_hide(op, name, axis) or (
         may_have_functions(name)
         and any(rules.functions.once(_function_hides, symbol, axis) for symbol in symbols_of(op))
@@ -233,8 +232,8 @@ _UNTOLD = frozenset({"jaxpr.pbroadcast", "jaxpr.pbroadcast_dynamic", "jaxpr.pper
 
 
 def _may_hide(op: Any, name: str, axis: Any) -> bool:
-    """Some of JAX's collectives have no such effect, and high-level primitives do not tell what
-    they expand to."""
+    """Whether an op may depend on its position along an axis without such an effect: some of JAX's
+    collectives, and high-level primitives, which do not tell what they expand to."""
     if name in _UNTOLD:
         named = attribute(op, "axis_name")
         return axis in named if isinstance(named, tuple) else axis == named
@@ -273,7 +272,7 @@ def move_all(
     size: int,
     shared: Shared | None = "sum",
 ) -> list[ir.Value]:
-    """Each value, moved from the batch dimension that it has to the one that is wanted."""
+    """Moves each value from the batch dimension that it has to the wanted one."""
     pairs = zip(values, have, want, strict=True)
     return [move(rules, value, old, new, size, shared) for value, old, new in pairs]
 
@@ -286,7 +285,7 @@ def move(
     size: int,
     shared: Shared | None = "sum",
 ) -> ir.Value:
-    """Moves a batch dimension, makes one, or does away with it where none is wanted."""
+    """Moves a batch dimension, adds one, or removes it where none is wanted."""
     if have == want:
         return value
     aval = aval_of(value.type)
@@ -310,7 +309,7 @@ def move(
 def _moved(
     x: Any, *, have: int | None, want: int | None, size: int, shared: Shared | None
 ) -> list[Any]:
-    """Moves a batch dimension by JAX's functions, which know what becomes of a sharding."""
+    """Moves a batch dimension by JAX's functions, which take care of the sharding."""
     if want is None:
         return [jnp.sum(x, have) if shared == "sum" else lax.index_in_dim(x, 0, have, False)]
     if have is not None:
@@ -321,5 +320,5 @@ def _moved(
 
 
 def _spread(x: Any, *, size: int) -> list[Any]:
-    """A batch of a value and zeros."""
+    """A batch of a value, the first element, and zeros."""
     return [jnp.zeros((size, *x.shape), x.dtype).at[0].set(x)]

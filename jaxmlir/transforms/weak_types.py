@@ -1,9 +1,9 @@
-"""Weak types in what rules have written, as JAX infers them.
+"""Gives the values that rules have written the weak types that JAX infers.
 
-A rule is run on the types of an op's operands and results, and what it gives is copied in wherever
-there is such an op.  JAX runs it on the tangents and cotangents that there are, and these need not
-be weakly typed where the values are: the tangent of ``x ** 2`` has the factor ``2 * x``, which is
-not.  An array that is weakly typed by mistake has another dtype once it meets one of fewer bits.
+A rule is run on the types of an op's operands and results, and the outcome is copied in wherever
+there is such an op.  JAX runs the rule on the actual tangents and cotangents, and these need not be
+weakly typed where the values are: the tangent of ``x ** 2`` has the factor ``2 * x``, which is not.
+An array that is weakly typed by mistake gets another dtype once it meets one of fewer bits.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 def infer_weak_types(program: Module, symbols: Iterable[str]) -> None:
-    """Has the values of functions, and of those that these call, weakly typed where JAX has.
+    """Makes values weakly typed where JAX does, in functions and in those that they call.
 
-    A function that is called with several types gets those of the first call.  What loops give
-    keeps its types.
+    A function that is called with several types gets those of the first call.  The results of loops
+    keep their types.
     """
     inference = _Inference(program)
     for symbol in symbols:
@@ -45,7 +45,7 @@ class _Inference:
         self.results: dict[str, Sequence[ir.Type]] = {}
 
     def function(self, symbol: str, arguments: Sequence[ir.Value] = ()) -> Sequence[ir.Type]:
-        """The types of a function's results; its arguments get those of the values it is given."""
+        """The types of a function's results; its arguments become as weak as the values passed."""
         if symbol not in self.results:
             function = self.program.function(symbol)
             own = list(function.entry_block.arguments)
@@ -66,7 +66,7 @@ class _Inference:
             branches = [self.function(branch.value) for branch in op.attributes["branches"]]
             return [all(map(_is_weak, types)) for types in zip(*branches, strict=True)]
         if name in CALLEES:
-            # JAX transposes what else there is to call for the types that its results have.
+            # JAX transposes all other callees for the types that their results have.
             arguments = list(op.operands) if name == "jaxpr.jit" else []
             symbol = op.attributes[CALLEES[name]].value
             return list(map(_is_weak, self.function(symbol, arguments)))

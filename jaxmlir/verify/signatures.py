@@ -1,10 +1,10 @@
-"""Checks of the functions that an op names: they take what it passes, and give what it expects.
+"""Checks that the functions an op refers to take what it passes, and return what it expects.
 
-And of attributes: they are of their kind, and within their range, where JAX checks that before it
-makes an equation only.
+Also checks the kinds and ranges of attributes that JAX checks only before it makes an equation.
 
-JAX's abstract evaluation of a call looks at the called jaxpr's results, not always at its operands,
-and never at a custom derivative rule, which is a Python thunk there.  Here both are functions:
+JAX's abstract evaluation of a call looks at the results of the called jaxpr, but not always at its
+arguments, and never at a custom derivative rule, which is a Python thunk there.  Here rules are
+functions too:
 
 =====================  =============================================================================
 ``jvp_jaxpr``          ``(*primals, *tangents) -> (*results, *tangents)``
@@ -15,10 +15,10 @@ and never at a custom derivative rule, which is a Python thunk there.  Here both
 ``batches``            ``(*operands) -> (*results)``, with a dimension in front of those batched
 =====================  =============================================================================
 
-Tangents and cotangents out that are zero are left out, as the function's ``jaxpr.out_zeros`` tells,
-and those in that it is told of, as its ``jaxpr.in_zeros`` tells; residuals that are operands are
-left out of ``fwd_jaxpr``'s, as its ``jaxpr.input_fwds`` tells.  The rules of a list of
-``vjp_with_zeros`` are a forward rule and the backward rules that belong to it.
+Zero tangents and cotangents are left out of a function's results where its ``jaxpr.out_zeros`` says
+so, and of its arguments where its ``jaxpr.in_zeros`` says so.  Residuals that are operands are left
+out of the results of ``fwd_jaxpr`` where its ``jaxpr.input_fwds`` says so.  A list in
+``vjp_with_zeros`` has a forward rule and the backward rules that belong to it.
 """
 
 from __future__ import annotations
@@ -38,12 +38,47 @@ from jaxmlir.errors import count
 from jaxmlir.support.masks import chosen, left_out
 
 
-def unmet(op: Any, attr: ir.Attribute, kind: str) -> str:
+def unmet(
+    op: Any, attr: ir.Attribute, kind: str, each: str = ""
+) -> Iterator[tuple[str, ir.Attribute]]:
+    """What an attribute of a kind is to be and is not, each with what it is instead.
+
+    Args:
+      each: of what it has an item each, as :class:`jaxmlir.dialect.ops.Attr` says.
+    """
+    if each:
+        yield from _unmet_by_items(op, attr, kind, each)
+    elif requirement := _unmet(op, attr, kind):
+        yield requirement, attr
+
+
+def _unmet_by_items(
+    op: Any, attr: ir.Attribute, kind: str, each: str
+) -> Iterator[tuple[str, ir.Attribute]]:
+    if not isinstance(attr, (ir.ArrayAttr, ir.DenseBoolArrayAttr, ir.DenseI64ArrayAttr)):
+        yield f"a tuple, each item {kind}", attr
+        return
+    rank = getattr(op.operands[0].type, "rank", 0) if len(op.operands) else 0
+    expected, by = {
+        "operands": (len(op.operands), "its operands"),
+        "results": (len(op.results), "its results"),
+        "dimensions": (rank, "the rank"),
+        "spatial dimensions": (max(rank - 2, 0), "the rank"),
+    }[each]
+    if len(attr) != expected:
+        yield f"{count(expected, 'item')}, by {by}", attr
+    elif isinstance(attr, ir.ArrayAttr):
+        for i, item in enumerate(attr):
+            if requirement := _unmet(op, item, kind):
+                yield f"{requirement} at {i}", item
+
+
+def _unmet(op: Any, attr: ir.Attribute, kind: str) -> str:
     """The requirement of a kind that an attribute does not meet; empty where it meets all."""
     if not _fits(attr, kind):
         return kind
     if kind == "axes":
-        # XLA ends the process over a mesh axis that is named twice.
+        # XLA aborts the process if a mesh axis is named twice.
         names = codec.decode(attr)
         return "different axes" if isinstance(names, tuple) and len({*names}) < len(names) else ""
     if kind in ("dimension", "dimensions") and len(op.operands):
@@ -59,63 +94,40 @@ def unmet(op: Any, attr: ir.Attribute, kind: str) -> str:
 
 
 def _fits(attr: ir.Attribute, kind: str) -> bool:
-    """Whether an attribute can be of a kind, for those kinds that are easy to tell."""
+    """Whether an attribute can be of a kind; kinds that are hard to check accept everything."""
     if kind.endswith("?") and str(attr) == "none":
         return True
-    if " or " in kind:
-        return any(_fits(attr, option) for option in kind.removesuffix("?").split(" or "))
-    kind, _, name = kind.removesuffix("?").partition(" ")
-    match kind:
-        case "bool":
-            return isinstance(attr, ir.BoolAttr)
-        case "str":
-            return isinstance(attr, ir.StringAttr)
-        case "int" | "dimension":
-            # A dictionary is a symbolic or a huge one, or a scalar of numpy's.
-            return isinstance(attr, ir.IntegerAttr) or (
-                isinstance(attr, ir.DictAttr) and core.is_dim(codec.decode(attr))
-            )
-        case "dtype" | "type":
-            # A dictionary is an extended dtype of a module, or a Python object.
-            return isinstance(attr, (ir.TypeAttr, ir.DictAttr))
-        case "ints":
-            return _is_tuple_of(attr, core.is_dim)
-        case "bools":
-            return _is_tuple_of(attr, lambda item: isinstance(item, (bool, np.bool_)))
-        case "strs":
-            return _is_tuple_of(attr, lambda item: isinstance(item, str))
-        case "pairs":
-            return _is_tuple_of(attr, _is_pair)
-        case "platforms":
-            return _is_tuple_of(attr, lambda item: item is None or _are_names(item))
-        case "policy":
-            # A record, or a Python object.
-            return isinstance(attr, ir.DictAttr)
-        case "dimensions":
-            return isinstance(attr, (ir.DenseI64ArrayAttr, ir.ArrayAttr, ir.DictAttr))
-        case "function":
-            return isinstance(attr, ir.FlatSymbolRefAttr)
-        case "functions":
-            return isinstance(attr, ir.ArrayAttr) and all(_fits(a, "function") for a in attr)
-        case "lists":  # of functions
-            return isinstance(attr, ir.ArrayAttr) and all(
-                _fits(a, "functions") and len(a) for a in attr
-            )
-        case "enum" | "record":
-            # Of records of functions, more is said where these are checked.
-            class_name = _tag(attr).rpartition(".")[2]
-            return codec.depends_on_module(attr) or class_name in (name, codec.HANDLE)
-        case "sharding":
-            return _tag(attr) not in _PLAIN
-    return True
+    for option in kind.removesuffix("?").split(" or "):
+        word, _, name = option.partition(" ")
+        if word not in _KINDS or _KINDS[word](attr, name):
+            return True
+    return False
 
 
-def _is_tuple_of(attr: ir.Attribute, fits: Callable[[Any], bool]) -> bool:
-    # A dictionary that is none may be of this module, or of this process.
-    if isinstance(attr, ir.DictAttr) and codec.depends_on_module(attr):
-        return True
-    value = codec.decode(attr)
-    return isinstance(value, (tuple, list)) and all(map(fits, value))
+_Fits = Callable[[ir.Attribute, str], bool]
+"""Whether an attribute is of a kind; of enums and records, of the class of that name."""
+
+
+def _is_a(*classes: type[ir.Attribute]) -> _Fits:
+    return lambda attr, _: isinstance(attr, classes)
+
+
+def _is_tuple_of(fits: Callable[[Any], bool]) -> _Fits:
+    def is_tuple(attr: ir.Attribute, _: str) -> bool:
+        # A dictionary that is none may be of this module, or of this process.
+        if isinstance(attr, ir.DictAttr) and codec.depends_on_module(attr):
+            return True
+        value = codec.decode(attr)
+        return isinstance(value, (tuple, list)) and all(map(fits, value))
+
+    return is_tuple
+
+
+def _is_size(attr: ir.Attribute, _: str) -> bool:
+    # A dictionary is a symbolic or a huge one, or a scalar of numpy's.
+    return isinstance(attr, ir.IntegerAttr) or (
+        isinstance(attr, ir.DictAttr) and core.is_dim(codec.decode(attr))
+    )
 
 
 def _is_pair(value: Any) -> bool:
@@ -126,12 +138,52 @@ def _are_names(value: Any) -> bool:
     return isinstance(value, (tuple, list)) and all(isinstance(name, str) for name in value)
 
 
+def _is_function(attr: ir.Attribute) -> bool:
+    return isinstance(attr, ir.FlatSymbolRefAttr)
+
+
+def _are_functions(attr: ir.Attribute) -> bool:
+    return isinstance(attr, ir.ArrayAttr) and all(map(_is_function, attr))
+
+
+def _are_lists(attr: ir.Attribute) -> bool:
+    return isinstance(attr, ir.ArrayAttr) and all(_are_functions(a) and len(a) for a in attr)
+
+
+def _is_of_class(attr: ir.Attribute, name: str) -> bool:
+    # Of records of functions, more is said where these are checked.
+    class_name = _tag(attr).rpartition(".")[2]
+    return codec.depends_on_module(attr) or class_name in (name, codec.HANDLE)
+
+
 # Tags of values of Python's, and none at all.
 _PLAIN = ("", "bytes", "complex", "container_type", "dict", "int", "list", "scalar", "set")
 
+_KINDS: dict[str, _Fits] = {
+    "bool": _is_a(ir.BoolAttr),
+    "str": _is_a(ir.StringAttr),
+    **dict.fromkeys(("int", "dimension"), _is_size),
+    # A dictionary is an extended dtype of a module, or a Python object.
+    **dict.fromkeys(("dtype", "type"), _is_a(ir.TypeAttr, ir.DictAttr)),
+    "pair": lambda attr, _: _is_pair(codec.decode(attr)),
+    "ints": _is_tuple_of(core.is_dim),
+    "bools": _is_tuple_of(lambda item: isinstance(item, (bool, np.bool_))),
+    "strs": _is_tuple_of(lambda item: isinstance(item, str)),
+    "pairs": _is_tuple_of(_is_pair),
+    "platforms": _is_tuple_of(lambda item: item is None or _are_names(item)),
+    # A record, or a Python object.
+    "policy": _is_a(ir.DictAttr),
+    "dimensions": _is_a(ir.DenseI64ArrayAttr, ir.ArrayAttr, ir.DictAttr),
+    "function": lambda attr, _: _is_function(attr),
+    "functions": lambda attr, _: _are_functions(attr),
+    "lists": lambda attr, _: _are_lists(attr),
+    **dict.fromkeys(("enum", "record"), _is_of_class),
+    "sharding": lambda attr, _: _tag(attr) not in _PLAIN,
+}
+
 
 def _tag(attr: ir.Attribute) -> str:
-    """The class of the value that an attribute stands for, where that is a dictionary's key."""
+    """The class of an attribute's value, if it is encoded as the key of a dictionary."""
     return attr[0].name if isinstance(attr, ir.DictAttr) and len(attr) == 1 else ""
 
 
@@ -139,61 +191,50 @@ Functions = Mapping[str, func.FuncOp]
 
 
 def errors(op: Any, name: str, functions: Functions) -> Iterator[str]:
-    """The errors of the signatures of the functions that an op names, as texts that follow the op's
-    name.  The functions exist."""
+    """The errors of the signatures of the functions that an op refers to, as texts that follow the
+    op's name.  All symbols must be known."""
     check = _CHECKS.get(name)
     if check is not None:
         yield from check(_CheckedOp(op, functions))
 
 
 class _CheckedOp:
-    """An op with its functions at hand."""
+    """An op with access to the functions it refers to."""
 
     def __init__(self, op: Any, functions: Functions):
-        self._attributes = op.attributes
+        self.attributes = dict(op.attributes.items())
         self._functions = functions
         self.operands = [aval_of(v.type) for v in op.operands]
         self.results = [aval_of(v.type) for v in op.results]
 
-    def has(self, name: str) -> bool:
-        return name in self._attributes
-
     def get(self, name: str, default: Any) -> Any:
-        return codec.decode(self._attributes[name]) if name in self._attributes else default
+        return codec.decode(self.attributes[name]) if name in self.attributes else default
 
     def function(self, name: str) -> _NamedFunction | None:
         """The function that an attribute names; ``None`` where it is absent."""
-        if name not in self._attributes:
-            return None
-        symbol = self._attributes[name]
-        if not isinstance(symbol, ir.FlatSymbolRefAttr):
-            return None
-        return _NamedFunction(name, symbol.value, self._functions[symbol.value])
-
-    def named(self, name: str, attribute: ir.Attribute) -> _NamedFunction:
-        """The function that a part of an attribute names."""
-        (symbol, *_) = symbol_uses(attribute)
-        return _NamedFunction(name, symbol, self._functions[symbol])
+        return self._function(name, self.attributes.get(name))
 
     def record(self, name: str) -> dict[str, ir.Attribute]:
         """The fields of an attribute that is a record; none if it is absent or something else."""
-        for item in self._attributes[name] if name in self._attributes else ():
+        for item in self.attributes.get(name, ()):
             if isinstance(item.attr, ir.DictAttr):
                 return {field.name: field.attr for field in item.attr}
         return {}
 
     def function_of(self, name: str, field: str) -> _NamedFunction | None:
         """The function that a field of an attribute's record names; ``None`` where it is absent."""
-        symbol = self.record(name).get(field)
+        return self._function(f"{name}.{field}", self.record(name).get(field))
+
+    def _function(self, name: str, symbol: ir.Attribute | None) -> _NamedFunction | None:
         if not isinstance(symbol, ir.FlatSymbolRefAttr):
             return None
-        return _NamedFunction(f"{name}.{field}", symbol.value, self._functions[symbol.value])
+        return _NamedFunction(name, symbol.value, self._functions[symbol.value])
 
     def unfit_fields(
         self, name: str, what: str, fits: Callable[[ir.Attribute], bool], fields: Sequence[str]
     ) -> Iterator[str]:
         """The errors of an attribute that is to be a record with some fields."""
-        where, attribute = f" attribute '{name}", self._attributes[name]
+        where, attribute = f" attribute '{name}", self.attributes[name]
         records = [item.attr for item in attribute] if isinstance(attribute, ir.DictAttr) else []
         if len(records) != 1 or not isinstance(records[0], ir.DictAttr):
             yield f"{where}': expected a record of {', '.join(fields)}, got {attribute}"
@@ -203,21 +244,23 @@ class _CheckedOp:
             if value is None or not fits(value):
                 yield f"{where}.{field}': expected {what}, got {value or 'nothing'}"
 
-    def functions(self, name: str) -> Iterator[_NamedFunction]:
+    def functions(self, name: str) -> list[_NamedFunction]:
         """The functions that an attribute names, be it one or several."""
-        for symbol in symbol_uses(self._attributes[name]) if name in self._attributes else ():
-            yield _NamedFunction(name, symbol, self._functions[symbol])
+        return self.functions_in(name, self.attributes[name]) if name in self.attributes else []
 
     def families(self, name: str) -> Iterator[list[_NamedFunction]]:
         """The functions of each of the lists of an attribute, if they are there."""
-        for family in self._attributes[name] if name in self._attributes else ():
-            symbols = symbol_uses(family)
-            if symbols:
-                yield [_NamedFunction(name, symbol, self._functions[symbol]) for symbol in symbols]
+        lists = (self.functions_in(name, family) for family in self.attributes.get(name, ()))
+        return filter(None, lists)
+
+    def functions_in(self, name: str, part: ir.Attribute) -> list[_NamedFunction]:
+        """The functions that a part of an attribute names."""
+        symbols = symbol_uses(part)
+        return [_NamedFunction(name, symbol, self._functions[symbol]) for symbol in symbols]
 
 
 class _NamedFunction:
-    """One function that an op names."""
+    """One function that an op refers to."""
 
     def __init__(self, attribute: str, symbol: str, op: func.FuncOp):
         self.attribute = attribute
@@ -230,7 +273,7 @@ class _NamedFunction:
         return codec.decode(self._attributes[name]) if name in self._attributes else default
 
     def mask(self, name: str, values: Sequence[Any]) -> tuple[bool, ...]:
-        """An attribute that tells some values from others; of none, where it is not one of them."""
+        """An attribute that is a mask of values; all false if it is not a mask of that length."""
         mask = self.get(name, ())
         is_mask = isinstance(mask, tuple) and len(mask) == len(values)
         return mask if is_mask else (False,) * len(values)
@@ -252,7 +295,7 @@ class _NamedFunction:
     def _compare(
         self, verb: str, have: Sequence[Any], groups: Sequence[tuple[str, Sequence[Any]]]
     ) -> Iterator[str]:
-        """Compares values with named groups of them; ``None`` in a group fits any value."""
+        """The differences of types from named groups of expected types; ``None`` accepts any."""
         want = [aval for _, group in groups for aval in group]
         where = f" attribute '{self.attribute}': expected a function that {verb} "
         if len(want) != len(have):
@@ -267,17 +310,11 @@ class _NamedFunction:
 
     def without_zeros(self, avals: Sequence[Any]) -> list[Any]:
         """The (co)tangents that the rule takes, as its ``jaxpr.in_zeros`` tells."""
-        return self._nonzero("jaxpr.in_zeros", avals)
+        return left_out(avals, self.mask("jaxpr.in_zeros", avals))
 
     def drop_zeros(self, avals: Sequence[Any]) -> list[Any]:
         """The values that the function gives, as its ``jaxpr.out_zeros`` tells."""
-        return self._nonzero("jaxpr.out_zeros", avals)
-
-    def _nonzero(self, attribute: str, avals: Sequence[Any]) -> list[Any]:
-        zeros = self.get(attribute, (False,) * len(avals))
-        if len(zeros) != len(avals):
-            return list(avals)
-        return left_out(avals, zeros)
+        return left_out(avals, self.mask("jaxpr.out_zeros", avals))
 
 
 def _tangents(avals: Sequence[Any]) -> list[Any]:
@@ -289,7 +326,7 @@ def _cotangents(avals: Sequence[Any]) -> list[Any]:
 
 
 def _call(attribute: str) -> Callable[[_CheckedOp], Iterator[str]]:
-    """The check of an op that calls one function of its operands for its results."""
+    """The check of an op whose operands and results are those of one function."""
 
     def check(op: _CheckedOp) -> Iterator[str]:
         function = op.function(attribute)
@@ -300,17 +337,31 @@ def _call(attribute: str) -> Callable[[_CheckedOp], Iterator[str]]:
     return check
 
 
+def _out_of_range(why: str, *bounds: tuple[str, int, int, int]) -> str:
+    """The error of the first attribute that is out of its bounds; empty if none is.
+
+    Args:
+      bounds: of each attribute its name, its value, and the least and the largest one.
+    """
+    for name, value, least, most in bounds:
+        if not least <= value <= most:
+            expected = f"{least} to {max(least, most)}, {why}"
+            return f" attribute '{name}': expected {expected}, got {value}"
+    return ""
+
+
 def _while(op: _CheckedOp) -> Iterator[str]:
     cond, body = op.function("cond_jaxpr"), op.function("body_jaxpr")
     n_cond, n_body = op.get("cond_nconsts", 0), op.get("body_nconsts", 0)
     operands = len(op.operands)
-    for name, n, most in (
-        ("cond_nconsts", n_cond, operands),
-        ("body_nconsts", n_body, operands - n_cond),
-    ):
-        if not 0 <= n <= most:
-            yield f" attribute '{name}': expected 0 to {most}, by its operands, got {n}"
-            return
+    wrong = _out_of_range(
+        "by its operands",
+        ("cond_nconsts", n_cond, 0, operands),
+        ("body_nconsts", n_body, 0, operands - n_cond),
+    )
+    if wrong:
+        yield wrong
+        return
     carry = op.operands[n_cond + n_body :]
     consts = op.operands[:n_cond], op.operands[n_cond : n_cond + n_body]
     if cond is not None:
@@ -324,16 +375,17 @@ def _while(op: _CheckedOp) -> Iterator[str]:
 
 
 def _scan(op: _CheckedOp) -> Iterator[str]:
-    """JAX's type check takes for granted that there are so many operands, and of that length."""
+    """Checks the number of operands and their lengths, which JAX's type check does not."""
     n_consts, n_carry, length = (op.get(k, 0) for k in ("num_consts", "num_carry", "length"))
     operands, results = len(op.operands), len(op.results)
-    for name, n, most in (
-        ("num_consts", n_consts, operands),
-        ("num_carry", n_carry, min(operands - n_consts, results)),
-    ):
-        if not 0 <= n <= most:
-            yield f" attribute '{name}': expected 0 to {max(most, 0)}, by its values, got {n}"
-            return
+    wrong = _out_of_range(
+        "by its values",
+        ("num_consts", n_consts, 0, operands),
+        ("num_carry", n_carry, 0, min(operands - n_consts, results)),
+    )
+    if wrong:
+        yield wrong
+        return
     for what, first, avals in (
         ("operand", n_consts + n_carry, op.operands),
         ("result", n_carry, op.results),
@@ -345,16 +397,17 @@ def _scan(op: _CheckedOp) -> Iterator[str]:
 
 
 def _cond(op: _CheckedOp) -> Iterator[str]:
-    """JAX's type check compares the branches, and does not look at the index."""
+    """Checks the index: JAX's type check only compares the branches."""
     index = op.operands[0]
     if index.shape or index.dtype not in (np.dtype(np.int32), np.dtype(bool)):
         yield f" operand #0: expected an i32, the number of a branch, got {type_of(index)}"
 
 
 def _truth_errors(cond: _NamedFunction, carry: Sequence[Any]) -> Iterator[str]:
-    """A loop goes on while some element of the condition is true.
+    """The errors of a loop condition.  A loop runs while any element of its condition is true.
 
-    Of a batch of loops each has an element: the carried values have its dimensions first.
+    A batched loop has one element for each member of the batch; the batch dimensions come first in
+    the carried values.
     """
     (truth,) = cond.results
     shape = truth.shape
@@ -374,9 +427,10 @@ def _truth_errors(cond: _NamedFunction, carry: Sequence[Any]) -> Iterator[str]:
 def _on_elements(
     attribute: str, *, gives_truth: bool = False
 ) -> Callable[[_CheckedOp], Iterator[str]]:
-    """The check of a function of elements, two of each operand's dtype, to these or a truth value.
+    """The check of a function on two scalars of each operand's dtype.  It returns one scalar of
+    each, or a truth value.
 
-    An op has as many such operands as results, and all others after them.
+    The operands that it is applied to come first, as many as the op has results.
     """
 
     def check(op: _CheckedOp) -> Iterator[str]:
@@ -396,10 +450,6 @@ def _select_and_scatter(op: _CheckedOp) -> Iterator[str]:
     yield from _on_elements("scatter_jaxpr")(op)
 
 
-def _is_symbol(attribute: ir.Attribute) -> bool:
-    return isinstance(attribute, ir.FlatSymbolRefAttr)
-
-
 def _is_count(attribute: ir.Attribute) -> bool:
     return isinstance(attribute, ir.IntegerAttr) and attribute.value >= 0
 
@@ -408,7 +458,7 @@ def _custom_linear_solve(op: _CheckedOp) -> Iterator[str]:
     of_solve, mandatory = ("matvec", "vecmat", "solve", "transpose_solve"), ("matvec", "solve")
     malformed = [
         *op.unfit_fields("const_lengths", "a number of constants", _is_count, of_solve),
-        *op.unfit_fields("jaxprs", "the symbol of a function", _is_symbol, mandatory),
+        *op.unfit_fields("jaxprs", "the symbol of a function", _is_function, mandatory),
     ]
     if malformed:
         yield from malformed
@@ -457,7 +507,7 @@ def _linear(callee: str, transpose: str) -> Callable[[_CheckedOp], Iterator[str]
 
 
 def _linear_call(op: _CheckedOp) -> Iterator[str]:
-    if not (op.has("transpose") or op.has("transpose_thunk")):
+    if op.attributes.keys().isdisjoint(("transpose", "transpose_thunk")):
         yield " requires attribute 'transpose': expected function, got none"
     yield from _linear("callee", "transpose")(op)
 
@@ -474,7 +524,7 @@ def _custom_jvp(op: _CheckedOp) -> Iterator[str]:
         linear = rule.mask("jaxpr.linear", op.operands)
         nonzero = rule.without_zeros(_cotangents(op.results))
         yield from rule.takes(
-            ("operand", chosen(op.operands, [not is_linear for is_linear in linear])),
+            ("operand", left_out(op.operands, linear)),
             ("cotangent", nonzero),
         )
         moving = _cotangents(chosen(op.operands, linear))
@@ -495,7 +545,7 @@ def _custom_jvp(op: _CheckedOp) -> Iterator[str]:
 
 
 def _batches(avals: Sequence[Any], batched: Sequence[bool], size: Any) -> list[Any]:
-    """Types with one more dimension in front, where they are batched."""
+    """The types, with an added leading dimension where they are batched."""
     return [core.unmapped_aval(size, 0, a) if b else a for a, b in zip(avals, batched, strict=True)]
 
 
@@ -549,7 +599,7 @@ def _custom_lin(op: _CheckedOp) -> Iterator[str]:
         nonzero = bwd.without_zeros(_cotangents(op.results))
         yield from bwd.takes(("residual", residuals), ("cotangent", nonzero))
         tangents = iter(op.operands[n_res:])
-        # The type of a tangent that is zero stands nowhere.
+        # The type of a zero tangent is not recorded.
         cotangents = [None if zero else next(tangents, None) for zero in op.get("in_zeros", ())]
         yield from bwd.gives(("nonzero cotangent", bwd.drop_zeros(cotangents)))
 
@@ -563,51 +613,18 @@ def _remat_opt(op: _CheckedOp) -> Iterator[str]:
 
 
 def _sort(op: _CheckedOp) -> Iterator[str]:
-    num_keys = op.get("num_keys", 1)
-    if not 1 <= num_keys <= len(op.operands):
-        yield (
-            f" attribute 'num_keys': expected 1 to {len(op.operands)}, of so many operands, "
-            f"got {num_keys}"
-        )
+    num_keys = ("num_keys", op.get("num_keys", 1), 1, len(op.operands))
+    yield from filter(None, [_out_of_range("of so many operands", num_keys)])
 
 
 def _product(op: _CheckedOp) -> Iterator[str]:
     precision = op.get("precision", None)
-    # An algorithm is a named tuple, of both operands.
+    # An algorithm is a named tuple, and holds for both operands.
     if type(precision) is tuple and len(precision) != 2:
         yield (
             " attribute 'precision': expected one for both operands, or one for each, "
             f"got {len(precision)}"
         )
-
-
-# Attributes with one entry for each dimension that a window slides along.
-_OF_WINDOWS = (
-    *("window_dimensions", "window_strides", "padding"),
-    *("base_dilation", "window_dilation", "lhs_dilation", "rhs_dilation"),
-)
-
-
-def _windows(apart: int = 0) -> Callable[[_CheckedOp], Iterator[str]]:
-    """The check of an op with windows in its first operand, along all dimensions but so many."""
-
-    def check(op: _CheckedOp) -> Iterator[str]:
-        shape = getattr(op.operands[0], "shape", ()) if op.operands else ()
-        n = max(len(shape) - apart, 0)
-        for name in _OF_WINDOWS:
-            items = op.get(name, None)
-            if items is not None and len(items) != n:
-                yield f" attribute '{name}': expected {count(n, 'item')}, by the rank, got {items}"
-
-    return check
-
-
-def _both(*checks: Callable[[_CheckedOp], Iterator[str]]) -> Callable[[_CheckedOp], Iterator[str]]:
-    def check(op: _CheckedOp) -> Iterator[str]:
-        for each in checks:
-            yield from each(op)
-
-    return check
 
 
 def _remat(op: _CheckedOp) -> Iterator[str]:
@@ -620,7 +637,7 @@ def _remat(op: _CheckedOp) -> Iterator[str]:
         )
 
 
-# StableHLO checks a composite's name, but not before the module is whole.
+# StableHLO checks a composite's name too, but only when the module is complete.
 _NAMESPACED = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*([.][a-zA-Z0-9_$]+)+")
 
 
@@ -632,14 +649,13 @@ def _composite(op: _CheckedOp) -> Iterator[str]:
 
 
 def _stack(op: _CheckedOp) -> Iterator[str]:
-    axis, rank = op.get("axis", 0), len(op.operands[0].shape)
-    if not 0 <= axis <= rank:
-        yield f" attribute 'axis': expected 0 to {rank}, of a new dimension, got {axis}"
+    axis = ("axis", op.get("axis", 0), 0, len(op.operands[0].shape))
+    yield from filter(None, [_out_of_range("of a new dimension", axis)])
 
 
 def _pallas_call(op: _CheckedOp) -> Iterator[str]:
     kernel, grid = op.function("jaxpr"), op.record("grid_mapping")
-    # The grid of a program of this process may be a Python object.
+    # The grid mapping may be a Python object of this process.
     if kernel is None or not grid:
         return
     groups = {
@@ -652,10 +668,10 @@ def _pallas_call(op: _CheckedOp) -> Iterator[str]:
     ids = list(codec.decode(grid["index_map_avals"]))
     for (mapping,) in grid["block_mappings"]:
         fields = {item.name: item.attr for item in mapping.attr}
-        index_map = op.named("grid_mapping", fields["index_map_jaxpr"])
+        (index_map,) = op.functions_in("grid_mapping", fields["index_map_jaxpr"])
         yield from index_map.takes(("program id or index operand", ids))
         indices = len(fields["block_shape"])
-        # A slice of a dimension is a pair of them.
+        # A slice of a dimension is a pair of indices.
         if "index_map_out_tree" in fields:
             indices = codec.decode(fields["index_map_out_tree"]).num_leaves
         yield from index_map.gives(("index of a block", [None] * indices))
@@ -664,14 +680,14 @@ def _pallas_call(op: _CheckedOp) -> Iterator[str]:
 
 _ON_ELEMENTS: dict[str, Callable[[_CheckedOp], Iterator[str]]] = {
     "jaxpr.reduce": _on_elements("jaxpr"),
-    "jaxpr.reduce_window": _both(_windows(), _on_elements("jaxpr")),
-    "jaxpr.select_and_scatter": _both(_windows(), _select_and_scatter),
+    "jaxpr.reduce_window": _on_elements("jaxpr"),
+    "jaxpr.select_and_scatter": _select_and_scatter,
     **{
         f"jaxpr.scatter{kind}": _on_elements("update_jaxpr")
         for kind in ("", "_add", "_sub", "_mul", "_min", "_max")
     },
 }
-# Ops whose functions are of elements: scalars that no device and no mesh has.
+# Ops whose functions act on elements: scalars without device or mesh.
 ON_ELEMENTS = frozenset(_ON_ELEMENTS)
 
 _CHECKS: dict[str, Callable[[_CheckedOp], Iterator[str]]] = {
@@ -687,9 +703,7 @@ _CHECKS: dict[str, Callable[[_CheckedOp], Iterator[str]]] = {
     "jaxpr.linear_map": _linear("call_jaxpr", "transpose_jaxpr"),
     "jaxpr.pallas_call": _pallas_call,
     "jaxpr.dot_general": _product,
-    "jaxpr.conv_general_dilated": _both(_windows(2), _product),
-    **{f"jaxpr.reduce_window_{kind}": _windows() for kind in ("sum", "max", "min")},
-    **{f"jaxpr.select_and_{kind}_add": _windows() for kind in ("scatter", "gather")},
+    "jaxpr.conv_general_dilated": _product,
     "jaxpr.sort": _sort,
     "jaxpr.stack": _stack,
     "jaxpr.custom_jvp_call_jaxpr": _custom_jvp,

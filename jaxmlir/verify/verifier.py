@@ -1,19 +1,19 @@
 """Checks that a module is a program of the jaxpr dialect, before anything relies on it.
 
-In this order, each on ground that the ones before have made firm:
+The checks run in this order, and each relies on the ones before:
 
-1. MLIR's own verification: dominance, symbols, the types that a ``func.return`` gives.
-2. Structure, from the op's record: counts of operands and results, attributes, symbols; of a
-   function its pytrees and the types of its arguments.
-3. The functions an op names: they take and give what the op passes and expects
+1. MLIR's own verification: dominance, symbols, the operand types of ``func.return``.
+2. Structure, from the op's record: numbers of operands and results, attributes, symbols.  For a
+   function, its pytrees and the types of its arguments.
+3. The functions that an op refers to: their signatures match what the op passes and expects
    (:mod:`jaxmlir.verify.signatures`).
-4. Types: the results that JAX's abstract evaluation of the primitive computes from the operands'
-   types and the parameters.  The abstract-evaluation rule *is* the type rule of the op, so no
-   primitive needs one written for it, a user's own included.
-5. The call graph: a function reaches itself through a custom derivative rule or not at all.
+4. Types: results have the types that JAX's abstract evaluation of the primitive computes from the
+   operands' types and the parameters.  The abstract-evaluation rule *is* the type rule of the op,
+   so no primitive needs another one, a user's own included.
+5. The call graph: a function reaches itself only through a custom derivative rule.
 
-What an op's types should be follows from its name, attributes and types alone, and these are
-uniqued in the process-wide context.  So a signature is checked once in a process, and every later
+The types that an op should have follow from its name, attributes and operand types alone, and these
+are uniqued in the process-wide context.  So a signature is checked once in a process.  Every later
 op that has it costs a look-up: a few microseconds.
 """
 
@@ -22,7 +22,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -51,24 +51,24 @@ from jaxmlir.errors import (
 from jaxmlir.passes.base import Pass
 from jaxmlir.verify import signatures
 
-# More than these say nothing that the first ones do not.
+# Further diagnostics add nothing to the first ones.
 MAX_DIAGNOSTICS = 20
 
-# Signatures known to be right, by the configuration of JAX that they were checked under; those of
-# ops that name functions with what is checked of these.
+# Signatures known to be valid, by the JAX configuration that they were checked under.  For ops that
+# refer to functions, with the checked properties of these in place of their symbols.
 _valid: dict[Any, set[Any]] = {}
 
 
 def verify(program: Module, filename: str = "-") -> None:
-    """Checks a program, with the custom rules that were traced.
+    """Checks a program, including the custom rules that were traced.
 
     Args:
-      program: its module is read, not changed.
-      filename: what diagnostics call the text that the module was parsed from.
+      program: the program; its module is not changed.
+      filename: the name that diagnostics give to the text that the module was parsed from.
 
     Raises:
       VerificationError: with up to ``MAX_DIAGNOSTICS`` diagnostics, each of which names the op, its
-        place, what was expected and what came.
+        place, what was expected and what was found.
     """
     # Another thread may be tracing rules, which are written into the module.
     with program.rule_tracing.lock:
@@ -83,6 +83,7 @@ def verify(program: Module, filename: str = "-") -> None:
         raise VerificationError(diagnostics)
 
 
+_CONSTANT = "jaxpr.constant"
 # Attributes of a function that no op looks at.
 _NAMES = ("sym_name", "sym_visibility", "function_type")
 
@@ -92,26 +93,26 @@ class _TooManyErrors(Exception):
 
 
 class Verifier:
-    """Walks every function of one program once, callers before the functions they name."""
+    """Walks every function of one program once, callers before the functions they refer to."""
 
     def __init__(self, program: Module, filename: str):
         self.program = program
         self.filename = filename
         self.functions = program._functions
         self.diagnostics: list[Diagnostic] = []
-        # The functions still to walk, and whether the shard_map around them tracks varying axes.
+        # The functions still to walk, and whether the enclosing shard_map tracks varying axes.
         self.pending: dict[str, bool] = {}
         self.calls: dict[str, dict[str, tuple[str, ir.Location]]] = {}
         self.interfaces: dict[str, Any] = {}
         self.configuration = configuration()
-        # Functions without ops are of the dialect, and of none that MLIR checks.
+        # Whether functions without ops count as functions of the dialect.
         self.is_dialects = "jaxpr.version" in program._module.operation.attributes
-        # Not in a shard_map that tracks varying axes.
+        # Functions walked outside of any shard_map that tracks varying axes.
         self.walked_plainly: set[str] = set()
 
     def run(self) -> list[Diagnostic]:
         with contextlib.suppress(_TooManyErrors):
-            # What these name are copies too, of functions that were found valid together.
+            # These copies refer to other copies only, of functions that were found valid together.
             copies = self.program.copies.items()
             valid = {name: {} for name, copy in copies if self.configuration in copy.leaf.verified}
             self.calls.update(valid)
@@ -154,14 +155,14 @@ class Verifier:
             self.report(op, f"'{op.name}' op: expected in the body of a func.func, got a module's")
 
     def check_body(self, function: func.FuncOp) -> None:
-        """Reports a body that is not a list of ops and a return; nothing else is checked then."""
+        """Reports a body that is not a list of ops and a return, and then stops all checks."""
         blocks = function.body.blocks
         if len(blocks) != 1:
             got = f"{len(blocks)} blocks" if blocks else "a declaration"
             error = f"expected a body of one block, got {got}"
         else:
-            # MLIR takes an op of which it knows nothing for any terminator. JAX's lowering writes
-            # functions that end with one of StableHLO.
+            # MLIR accepts an unregistered op as a terminator. JAX's lowering writes functions that
+            # end with StableHLO's.
             last = blocks[0].operations[-1].operation.name if len(blocks[0].operations) else ""
             if last in ("func.return", "stablehlo.return"):
                 return
@@ -181,46 +182,31 @@ class Verifier:
         if not check_vma:
             self.walked_plainly.add(symbol)
         valid = _valid.setdefault((self.configuration, check_vma), set())
-        # Signatures that mean something in this program only, with the functions they name.
+        # Signatures that mean something in this program only, with the functions they refer to.
         callees_of: dict[Signature, list[tuple[str, bool]]] = {}
-        self.check_arguments(self.functions[symbol])
-        for block in self.functions[symbol].body:
-            for op in block.operations:
-                # Ops of registered dialects have classes of their own; MLIR has checked them.
-                if type(op) is not ir.OpView:
-                    continue
-                name = op.name
-                if is_foreign(name):
-                    continue
-                key = op_signature.of_op(op, name, op.operands)
-                if key in valid:
-                    continue
-                if name == "jaxpr.constant":
-                    for error in (errors := list(_constant_errors(self.program, op))):
-                        self.report(op, f"'{name}' op{error}")
-                    if not errors and key.is_portable:
-                        valid.add(key)
-                    continue
-                callees = callees_of.get(key)
+        function = self.functions[symbol]
+        self.check_arguments(function)
+        for op in itertools.chain.from_iterable(block.operations for block in function.body):
+            # Ops of registered dialects have classes of their own; MLIR has checked them.
+            if type(op) is not ir.OpView or is_foreign(name := op.name):
+                continue
+            key = op_signature.of_op(op, name, op.operands)
+            if key in valid:
+                continue
+            callees = callees_of.get(key)
+            if callees is None:
+                callees = self.check_signature(op, name, key, check_vma)
                 if callees is None:
-                    checked = key if key.is_portable else self.with_functions(key)
-                    if checked in valid:
-                        callees, _ = self.symbols(op)
-                    else:
-                        callees = self.check(op, name, check_vma)
-                    if callees is None:
-                        continue
-                    if checked is not None and name in _known_ops():
-                        valid.add(checked)
-                    callees_of[key] = callees
-                for callee, is_rule in callees:
-                    if callee not in self.calls:
-                        self.pending.setdefault(callee, _tracks_axes(op, name, check_vma))
-                    if not is_rule:
-                        calls.setdefault(callee, (name, op.location))
+                    continue
+                callees_of[key] = callees
+            for callee, is_rule in callees:
+                if callee not in self.calls:
+                    self.pending.setdefault(callee, _tracks_axes(op, name, check_vma))
+                if not is_rule:
+                    calls.setdefault(callee, (name, op.location))
 
     def check_arguments(self, function: func.FuncOp) -> None:
-        """Reports arguments whose types are none of the dialect, in functions that are of it."""
+        """Reports arguments of a function of the dialect whose types are not of the dialect."""
         first = function.entry_block.operations[0].operation.name
         if not self.is_dialects and is_foreign(first):
             return
@@ -230,25 +216,44 @@ class Verifier:
             except JaxmlirError as e:
                 self.report(function, f"'func.func' op argument #{i}: {_paragraph(e)}")
 
+    def check_signature(
+        self, op: Any, name: str, key: Signature, check_vma: bool
+    ) -> list[tuple[str, bool]] | None:
+        """What :meth:`check` gives for an op whose signature is not known to be valid; it is then,
+        for later programs too, if it means the same in them."""
+        valid = _valid[self.configuration, check_vma]
+        checked: Any = key
+        if not key.is_portable:
+            # What is in the side table, each program says itself.
+            checked = None if name == _CONSTANT else self.with_functions(key)
+        if checked in valid:
+            return self.symbols(op)[0]
+        callees = self.check(op, name, check_vma)
+        if callees is not None and checked is not None and name in _known_ops():
+            valid.add(checked)
+        return callees
+
     def check(self, op: Any, name: str, check_vma: bool) -> list[tuple[str, bool]] | None:
         """The functions that an op names, and whether as rules; ``None`` if the op is wrong."""
-        errors = _read(_structure_errors(op, name), name)
+        is_constant = name == _CONSTANT
+        constant = _constant_errors(self.program, op)
+        errors = _read(constant if is_constant else _structure_errors(op, name), name)
         callees: list[tuple[str, bool]] = []
         if not errors:
             callees, errors = self.symbols(op)
         if not errors:
             errors = _read(signatures.errors(op, name, self.functions), name)
-        if not errors:
+        if not (errors or is_constant):
             errors = self.type_errors(op, name, check_vma)
         for error in errors:
             self.report(op, f"'{name}' op{error}")
         return None if errors else callees
 
     def with_functions(self, key: Signature) -> tuple[Any, ...] | None:
-        """A signature with what is checked of the functions it names, in place of their symbols.
+        """A signature with the checked properties of functions in place of their symbols.
 
-        ``None`` where that is not all that is checked: functions with effects, values that only
-        this program has.  Marks of rules that are not traced are numbers, none like another.
+        ``None`` if the check needs more than these: functions with effects, values that only this
+        program has.  Marks of untraced rules are left out: each is another number.
         """
         parts: list[Any] = [key.name, key.operands, key.results]
         for name, attr in key.attributes:
@@ -274,7 +279,7 @@ class Verifier:
         return None if any(n in codec.OWN_TAGS or p is None for n, p in parts) else parts
 
     def interface(self, symbol: str) -> Any | None:
-        """The type and the attributes of the function that a symbol names, if it has no effects."""
+        """The type and attributes of the function with a symbol; ``None`` if it has effects."""
         if symbol not in self.functions:
             return None
         if symbol not in self.interfaces:
@@ -288,7 +293,7 @@ class Verifier:
         return self.interfaces[symbol]
 
     def symbols(self, op: Any) -> tuple[list[tuple[str, bool]], list[str]]:
-        """The functions that an op names, and what is wrong with those names."""
+        """The functions that an op refers to, and the errors of unknown symbols."""
         callees, errors = [], []
         for key, attr in op.attributes.items():
             for symbol in symbol_uses(attr):
@@ -303,30 +308,27 @@ class Verifier:
     # -- types --
 
     def type_errors(self, op: Any, name: str, check_vma: bool) -> list[str]:
-        """The errors of result types that are not those that JAX computes."""
+        """The errors of result types that differ from those that JAX computes."""
         errors = self.type_errors_here(op, name, check_vma)
         if errors and name in _known_ops():
-            # A program remembers its types, not whether it was traced with 64-bit types enabled,
-            # which a few rules ask for.  It is valid if either setting gives its types.
+            # A few rules depend on whether 64-bit types are enabled.  A program does not record
+            # that setting, so it is valid if either setting gives its types.
             with jax.enable_x64(not config.enable_x64.value):
                 if not self.type_errors_here(op, name, check_vma):
                     return []
         return errors
 
     def type_errors_here(self, op: Any, name: str, check_vma: bool) -> list[str]:
-        try:
-            return list(self.differences(op, name, check_vma))
-        except JaxmlirError as e:
-            return [_as_continuation(e, name)]
-        except Exception as e:
-            # Rules are JAX's or the user's: they raise what they like.
-            return [_rejection(op, name, e)]
+        # Rules are JAX's or the user's: they raise what they like.
+        differences = self.differences(op, name, check_vma)
+        return _read(differences, name, functools.partial(_rejection, op))
 
     def differences(self, op: Any, name: str, check_vma: bool) -> Iterator[str]:
-        """The errors of results or effects that are others than those that JAX computes."""
+        """The errors of results or effects that differ from those that JAX computes."""
         primitive, expected, inferred = evaluate(self.program.stubs, op, name, check_vma)
         got = [aval_of(v.type) for v in op.results]
-        listed = list(_given_effects(op))
+        given = op.attributes["jaxpr.effects"] if "jaxpr.effects" in op.attributes else None
+        listed = [] if given is None else effect_attributes.listed(given)
         missing = _effects_of(inferred, op) - {*listed}
         by_rule = f"(by JAX's abstract evaluation of {primitive.name})"
         if len(expected) != len(got):
@@ -391,10 +393,7 @@ def evaluate(
       reader: reads the functions among the op's attributes.
     """
     primitive, parameters = params.of_op(op, name, reader)
-    attributes = op.attributes
-    ctx = effect_attributes.decode_ctx(
-        attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None
-    )
+    ctx = effect_attributes.ctx_of(op.attributes)
     variables: dict[ir.Value, Any] = {}
     atoms = [variables.setdefault(v, core.Var(aval_of(v.type))) for v in op.operands]
     with (
@@ -421,9 +420,9 @@ def evaluate(
 def _abstract_eval(
     primitive: Any, name: str, avals: Sequence[Any], parameters: dict[str, Any]
 ) -> Any:
-    """A primitive's abstract evaluation, as JAX keeps it for the equations it traces.
+    """A primitive's abstract evaluation, through the cache that JAX uses for tracing.
 
-    What rules trace to is verified next, and what has been verified is what they are run on.
+    The same evaluations recur: traced ops are verified next, and rules run on verified ops.
     """
     if ops.may_have_functions(name) or primitive.ref_allocating:
         return primitive.abstract_eval(*avals, **parameters)
@@ -431,7 +430,7 @@ def _abstract_eval(
 
 
 def _unbound_axes(op: Any, parameters: dict[str, Any]) -> Any:
-    """Binds the axes of a collective that no mesh does: batching the program may."""
+    """Binds the axes of a collective that no mesh binds: a vmap of the program may bind them."""
     bound = core.get_axis_env()
     size = parameters.get("axis_size", 1)
     axes = [name for name in effect_attributes.axis_names(op) if not bound.axis_exists(name)]
@@ -441,30 +440,37 @@ def _unbound_axes(op: Any, parameters: dict[str, Any]) -> Any:
 # --- structure --------------------------------------------------------------------------------
 
 
-def _read(errors: Iterator[str], name: str) -> list[str]:
-    """The errors that a check of an op finds; attributes that it cannot read are one, too."""
+def _read(
+    errors: Iterator[str], name: str, refused: Callable[[Exception], str] | None = None
+) -> list[str]:
+    """The errors that a check of an op finds; what it raises is one, too.
+
+    Args:
+      refused: says what an exception means; by default that attributes cannot be read.
+    """
     try:
         return list(errors)
     except JaxmlirError as e:
         return [_as_continuation(e, name)]
     except Exception as e:
-        return [
-            ": expected attributes that fit its operands and functions, got "
-            f"{type(e).__name__}: {_paragraph(e)}"
-        ]
+        return [(refused or _unreadable)(e)]
 
 
 def _structure_errors(op: Any, name: str) -> Iterator[str]:
-    """The errors of an op by its record; a primitive without a record has free form."""
+    """The errors of an op by its record; a primitive without a record is not checked."""
     if len(op.regions):
         yield f": expected no regions, got {len(op.regions)}; functions are referred to by symbol"
     record = ops.record_of(name)
-    attributes = op.attributes
-    if record is None or "jaxpr.primitive" in attributes:
-        return
+    if record is not None and "jaxpr.primitive" not in op.attributes:
+        yield from _count_errors(op, record)
+        yield from _attribute_errors(op, record)
+
+
+def _count_errors(op: Any, record: ops.Op) -> Iterator[str]:
+    """The errors of an op that has another number of operands or results than its record says."""
     operands = record.operands
-    # An index for each dimension of the first operand: JAX's abstract evaluation takes their number
-    # for granted.
+    # One index for each dimension of the first operand: JAX's abstract evaluation does not check
+    # their number.
     if ... in record.indices and len(op.operands) and hasattr(op.operands[0].type, "rank"):
         operands = record.indices[0] + op.operands[0].type.rank
     for what, expected, got in (
@@ -473,40 +479,31 @@ def _structure_errors(op: Any, name: str) -> Iterator[str]:
     ):
         if expected is not None and expected != got:
             yield f": expected {count(expected, what)}, got {got}"
+
+
+def _attribute_errors(op: Any, record: ops.Op) -> Iterator[str]:
+    """The errors of attributes that an op's record does not have, or has otherwise."""
+    attributes = op.attributes
     keys = [key for key in attributes if not key.startswith("jaxpr.")]
-    names = [attr.name for attr in record.attributes]
+    known = {attr.name: attr for attr in record.attributes}
     for attr in record.attributes:
         if attr.mandatory and attr.name not in keys:
             got = ", ".join(map(repr, keys)) or "none"
-            yield f" requires attribute '{attr.name}': expected {attr.kind}, got attributes {got}"
+            yield f" requires attribute '{attr.name}': expected {attr.form}, got attributes {got}"
     for key in keys:
-        if key not in names:
-            takes = "one of " + ", ".join(map(repr, names)) if names else "no attributes"
-            yield f": expected {takes}, got attribute '{key}'{_nearest(key, names)}"
+        attr = known.get(key)
+        if attr is None:
+            takes = "one of " + ", ".join(map(repr, known)) if known else "no attributes"
+            yield f": expected {takes}, got attribute '{key}'{_nearest(key, known)}"
             continue
-        attr, value = record.attribute(key), attributes[key]
-        if (
-            attr is not None
-            and attr.each
-            and isinstance(value, (ir.ArrayAttr, ir.DenseBoolArrayAttr))
-        ):
-            n = len(op.operands if attr.each == "operands" else op.results)
-            if len(value) != n:
-                yield f" attribute '{key}': expected {n} items, by its {attr.each}, got {value}"
-            elif isinstance(value, ir.ArrayAttr):
-                for i, item in enumerate(value):
-                    if expected := signatures.unmet(op, item, attr.kind):
-                        yield f" attribute '{key}': expected {expected} at {i}, got {item}"
-        if attr is not None and not attr.each:
-            # A rule that there is not has no attribute.
-            kind = attr.kind.removesuffix("?") if key in custom_rule_ops.ATTRIBUTES else attr.kind
-            expected = signatures.unmet(op, attributes[key], kind)
-            if expected:
-                yield f" attribute '{key}': expected {expected}, got {attributes[key]}"
+        # A rule that there is not has no attribute.
+        kind = attr.kind.removesuffix("?") if key in custom_rule_ops.ATTRIBUTES else attr.kind
+        for expected, got in signatures.unmet(op, attributes[key], kind, attr.each):
+            yield f" attribute '{key}': expected {expected}, got {got}"
 
 
 def _tree_errors(function: func.FuncOp) -> Iterator[str]:
-    """The errors of pytrees of a function that do not have as many leaves as it has values."""
+    """The errors of a function's pytrees, whose leaves must match its arguments and results."""
     attributes = function.attributes
     for key, what in (("jaxpr.in_tree", "argument"), ("jaxpr.out_tree", "result")):
         if key not in attributes:
@@ -530,7 +527,7 @@ def _tree_errors(function: func.FuncOp) -> Iterator[str]:
 
 
 def _constant_errors(program: Module, op: Any) -> Iterator[str]:
-    """The errors of a ``jaxpr.constant``; a value that is absent is missed when it is used."""
+    """The errors of a ``jaxpr.constant``; an absent side-table value is an error only when used."""
     attributes = op.attributes
     operands, results = len(op.operands), len(op.results)
     if operands or results != 1:
@@ -559,7 +556,7 @@ def _constant_errors(program: Module, op: Any) -> Iterator[str]:
 
 
 def _stored_aval(program: Module, name: str) -> Any | None:
-    """The entry of the side table under a name; nothing is read from an artifact for this."""
+    """The type of an entry of the side table, without reading its data from an artifact."""
     value = program._constants.unread(name)
     if isinstance(value, UnreadArray):
         return core.ShapedArray(value.shape, value.dtype)
@@ -568,7 +565,7 @@ def _stored_aval(program: Module, name: str) -> Any | None:
 
 @functools.cache
 def _payload_type(aval: Any) -> ir.Type:
-    """The type of the dense attribute that holds a constant of an aval."""
+    """The type of the dense attribute that holds a constant of type ``aval``."""
     if not isinstance(aval, core.ShapedArray):
         raise ValueError(f"expected a handle for a constant of type {type_of(aval)}, got an array")
     shape, dtype = aval.shape, aval.dtype
@@ -583,17 +580,11 @@ def _payload_type(aval: Any) -> ir.Type:
 # --- the surroundings of abstract evaluation -----------------------------------------------------
 
 
-def _given_effects(op: Any) -> Iterable[Any]:
-    attributes = op.attributes
-    has_any = "jaxpr.effects" in attributes
-    return effect_attributes.listed(attributes["jaxpr.effects"]) if has_any else ()
-
-
 def _effects_of(inferred: Iterable[Any], op: Any) -> set[Any]:
-    """The effects that an op is to list, of those that JAX computes.
+    """The effects that an op must list, out of those that JAX computes.
 
-    Those on operands are of the operand's first place.  What functions do to operands, JAX says of
-    their variables; that is left to the ops in these.
+    An effect on an operand refers to the operand's first position.  JAX states the effects of
+    functions on operands in terms of variables of theirs; the ops in the functions list those.
     """
     operands = list(op.operands)
     effect_set = set()
@@ -607,7 +598,7 @@ def _effects_of(inferred: Iterable[Any], op: Any) -> set[Any]:
 
 
 def _tracks_axes(op: Any, name: str, around: bool) -> bool:
-    """Whether the functions that an op names are typed with the axes their values vary over."""
+    """Whether the types in the functions of an op include the axes that values vary over."""
     if name != "jaxpr.shard_map":
         return around
     attributes = op.attributes
@@ -615,7 +606,7 @@ def _tracks_axes(op: Any, name: str, around: bool) -> bool:
 
 
 def _printing() -> tuple[Any, Any]:
-    """The context and the settings that JAX's type checks ask for to print a jaxpr."""
+    """The context and settings for printing a jaxpr that JAX's type checks require."""
     return core.JaxprPpContext(), core.JaxprPpSettings()
 
 
@@ -627,7 +618,14 @@ def _known_ops() -> frozenset[str]:
 # --- words ------------------------------------------------------------------------------------
 
 
-def _rejection(op: Any, name: str, error: Exception) -> str:
+def _unreadable(error: Exception) -> str:
+    return (
+        ": expected attributes that fit its operands and functions, got "
+        f"{type(error).__name__}: {_paragraph(error)}"
+    )
+
+
+def _rejection(op: Any, error: Exception) -> str:
     """JAX's reason for refusing the operands or parameters of an op."""
     got = ", ".join(str(v.type) for v in op.operands) or "none"
     return (
@@ -637,7 +635,7 @@ def _rejection(op: Any, name: str, error: Exception) -> str:
 
 
 def _as_continuation(error: JaxmlirError, name: str) -> str:
-    """An error of another part of jaxmlir, to follow the op's name."""
+    """The message of an error of another part of jaxmlir, as a text that follows the op's name."""
     message = _paragraph(error)
     prefix = f"'{name}' op"
     return message[len(prefix) :] if message.startswith(prefix) else f": {message}"
@@ -653,7 +651,7 @@ def _type_text(aval: Any) -> str:
     try:
         return str(type_of(strip() if strip else aval))
     except (JaxmlirError, ir.MLIRError, TypeError):
-        # No type: of a dtype that is none, or a size that is negative, or more than 64 bits hold.
+        # The aval is no valid type: an unknown dtype, or a negative size, or one over 64 bits.
         return str(aval)
 
 

@@ -20,7 +20,7 @@ _HEAD = """\
 def dot_of(program: Module) -> str:
     """The program in Graphviz's language.
 
-    An edge is a value, a dashed one leads from an op to a function that it refers to.
+    An edge is a value; a dashed edge leads from an op to a function that the op refers to.
     """
     with scope():
         analyses = analyses_of(program)
@@ -69,6 +69,6 @@ def _call(op: str, callee: int) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A string of Graphviz, in which a backslash begins an escape."""
+    """Quotes a string for Graphviz, where a backslash begins an escape."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

@@ -1,6 +1,6 @@
-"""One form of a program as data: its text, its graph, what its ops cost, and its memory.
+"""One form of a program as data: its text, its graph, the costs of its ops, and its memory.
 
-A function is written as columns, in which a row is an op; values have the numbers of
+A function is stored as columns with a row for each op; values have the numbers of
 :class:`~jaxmlir.analysis.function_view.FunctionView`.
 """
 
@@ -26,22 +26,22 @@ from jaxmlir.optimize.memory.profile import MemoryProfile, Peaks, Timeline
 from jaxmlir.support.files import source_line
 
 MAX_WIDTH = 2000
-"""Lines of a page are cut after so many characters: constants and pytrees may be long."""
+"""The page cuts lines to this many characters: constants and pytrees may be long."""
 MAX_FRAMES = 8
-"""How many frames of the user's stack a place has."""
+"""The most frames of the user's stack that a place has."""
 
 
 Row = TypeVar("Row", bound=Hashable)
 
 
 class Table(Generic[Row]):
-    """The distinct rows that were asked for, in order."""
+    """Distinct rows, in the order in which they were first asked for."""
 
     def __init__(self) -> None:
         self._numbers: dict[Row, int] = {}
 
     def number(self, row: Row) -> int:
-        """The index of a row, which is added if it is new."""
+        """The index of a row; a new row is added."""
         return self._numbers.setdefault(row, len(self._numbers))
 
     @property
@@ -54,12 +54,12 @@ class Tables:
 
     Attributes:
       files: names of source files.
-      positions: ``(file, line, column)``, files by index; the first is that of what has none.
+      positions: ``(file, line, column)``, with files by index; the first stands for no position.
       places: ``(name stack, positions of the user's frames, innermost first)``.
       types: types as JAX abbreviates them: ``f32[8,16]``.
 
     Args:
-      source_info: whether the page may say which Python files and lines ops come from.
+      source_info: whether the page may show the Python files and lines that ops come from.
     """
 
     def __init__(self, source_info: bool = True):
@@ -84,13 +84,13 @@ class Tables:
         return index
 
     def position(self, file: str, line: int, column: int) -> int:
-        """The index of a position; of none, where the page is not to say any."""
+        """The index of a position; that of no position if the page may not show any."""
         if not self.source_info:
             file, line, column = "", 0, 0
         return self.positions.number((self.files.number(file), line, column))
 
     def place(self, location: ir.Location) -> int:
-        """The index of an op's place: the user's frames, or JAX's where there are no others."""
+        """The index of an op's place: the user's frames, or JAX's first if there are none."""
         key = location.attr
         index = self._of_locations.get(key)
         if index is None:
@@ -105,12 +105,12 @@ class Tables:
         return index
 
     def remark(self, said: Diagnostic) -> tuple[str, int]:
-        """What a pass said, without its name, and the position it said it of."""
+        """A remark's message, without the pass, and the position that it is about."""
         message = said.message.partition("] ")[2] or said.message
         return message, self.position(said.file, said.line, said.col)
 
     def source(self) -> list[dict[int, str]]:
-        """The lines of each source file that positions name, as far as they can be read."""
+        """The text of those lines of source files that positions refer to, if it can be read."""
         files = self.files.rows
         lines: list[dict[int, str]] = [{} for _ in files]
         for file, line, _ in self.positions.rows:
@@ -120,7 +120,7 @@ class Tables:
         return lines
 
     def written(self) -> dict[str, Any]:
-        """The tables, to be written as JSON."""
+        """The tables as data for JSON."""
         return {
             "files": self.files.rows,
             "positions": self.positions.rows,
@@ -132,15 +132,15 @@ class Tables:
 
 LOOPS = frozenset({"jaxpr.scan", "jaxpr.while"})
 SHOWN_ELEMENTS = 16
-"""Constants of more elements are left out of the text."""
-# The first line of an op in a function: not what ends a region of another dialect, nor a label.
+"""The text leaves out the elements of constants that have more."""
+# The first line of an op in a function, not the end of another dialect's region, or a label.
 _OP = re.compile(r"  [^\s}^)]")
 
 
 def form_of(program: Module, tables: Tables) -> dict[str, Any]:
     """A program as data.
 
-    What cannot be counted, as ops on types of other dialects, is left out.
+    What cannot be counted, such as ops on types of other dialects, is left out.
     """
     with scope():
         functions = program.functions
@@ -161,15 +161,15 @@ def form_of(program: Module, tables: Tables) -> dict[str, Any]:
 
 
 def text_of(function: func.FuncOp, tables: Tables) -> dict[str, Any]:
-    """The lines of a function, which of them begins each op, and where each op comes from."""
+    """The lines of a function, the first line of each op, and the place of each op."""
     lines = str(function.operation.get_asm(large_elements_limit=SHOWN_ELEMENTS)).splitlines()
-    # Aliases of attributes come before it.
+    # Aliases of attributes precede the function.
     first = next(i for i, line in enumerate(lines) if line.startswith(("func.func", '"func.func"')))
     begins = [i for i in range(first + 1, len(lines)) if _OP.match(lines[i])]
     *ops, _ = body_of(function).operations
     return {
         "lines": [line[:MAX_WIDTH] for line in lines],
-        # Text of other dialects may have lines that only look like the beginning of an op.
+        # Text of other dialects may have lines that look like the beginning of an op.
         "ops": begins[:-1] if len(begins) == len(ops) + 1 else [],
         "places": [tables.place(op.location) for op in ops],
     }
@@ -203,7 +203,7 @@ def _function(
 
 
 def calls_of(view: FunctionView, functions: Container[str]) -> Iterator[tuple[int, list[str]]]:
-    """The ops of a function that refer to others, by index, and these."""
+    """The ops of a function that refer to other functions, by index, and these functions."""
     for index, name in enumerate(view.names):
         if may_have_functions(name):
             symbols = [s for s in dict.fromkeys(symbols_of(view.ops[index])) if s in functions]
@@ -212,7 +212,7 @@ def calls_of(view: FunctionView, functions: Container[str]) -> Iterator[tuple[in
 
 
 def _op_costs(view: FunctionView, counter: CostCounter) -> list[list[int | str] | None]:
-    """What each op costs, and whether its arithmetic is counted; ``None`` if nothing is."""
+    """The cost of each op, and whether its arithmetic is counted; ``None`` if it has no cost."""
     by_signature: dict[Any, list[int | str] | None] = {}
     for op, signature in zip(view.ops, view.signatures, strict=True):
         if signature not in by_signature:
@@ -225,7 +225,7 @@ def _op_costs(view: FunctionView, counter: CostCounter) -> list[list[int | str] 
 
 
 def _with_timelines(program: Module) -> list[str]:
-    """The functions whose memory is drawn: entry points, and what loops run."""
+    """The functions whose memory is drawn: entry points, and the functions of loops."""
     graph = analyses_of(program).graph
     run = (
         s for ops in graph.ops.values() for op, name in ops if name in LOOPS for s in symbols_of(op)
@@ -234,9 +234,9 @@ def _with_timelines(program: Module) -> list[str]:
 
 
 def timeline(profile: MemoryProfile, tables: Tables) -> dict[str, Any]:
-    """The bytes at each step of a function, and the values that they are of.
+    """The live bytes at each step of a function, and the values that take them.
 
-    Steps are the function's ops, and those of the calls in it that XLA inlines.
+    Steps are the ops of the function, and those of the calls in it that XLA inlines.
     """
     view = profile.view
     tops = profile.flat.tops if isinstance(profile, Timeline) else list(range(len(view.ops)))
@@ -255,10 +255,10 @@ def timeline(profile: MemoryProfile, tables: Tables) -> dict[str, Any]:
 
 
 def lifetimes(profile: MemoryProfile) -> dict[int, tuple[int, int]]:
-    """The first and the last step at which each value takes memory, by its number.
+    """The first and the last step at which each value takes memory, by the value's number.
 
-    They add up to the profile's bytes, but for what functions of ops need.  Arguments and results
-    are not among them.
+    The sizes add up to the profile's bytes, except for what functions of ops need. Arguments and
+    results are not included.
     """
     spans: dict[int, tuple[int, int]] = {}
     ending: defaultdict[int, list[int]] = defaultdict(list)
@@ -267,7 +267,7 @@ def lifetimes(profile: MemoryProfile) -> dict[int, tuple[int, int]]:
             if profile.view.names[step] in ELEMENTWISE:
                 same = (u for u in ending[step] if profile.sizes[u] == profile.sizes[v])
                 operand = next(same, None)
-                # The result is written where an operand was.
+                # The result is written in place of an operand.
                 if operand is not None:
                     ending[step].remove(operand)
                     spans[operand] = spans[operand][0], step - 1
@@ -278,13 +278,13 @@ def lifetimes(profile: MemoryProfile) -> dict[int, tuple[int, int]]:
 
 
 def _numbers(cost: Cost) -> list[int | str]:
-    """The numbers of a cost; those that depend on symbolic sizes as text."""
+    """The numbers of a cost; numbers that depend on symbolic sizes are text."""
     every = (cost.flops, cost.transcendentals, cost.bytes)
     return [n if isinstance(n, int) else str(n) for n in every]
 
 
 def _costs(program: Module, tables: Tables) -> dict[str, Any]:
-    """What the lines of the user's program cost."""
+    """The cost of each line of the user's program, and the total."""
     try:
         program_cost = costs(program)
     except JaxmlirError:

@@ -1,7 +1,7 @@
-"""The page on which a program is explored: one HTML file that needs nothing but a browser.
+"""The page to explore a program: one HTML file that needs nothing but a browser.
 
-Its data are JSON, compressed and in Base64, so nothing that a program says can be read as HTML;
-its scripts write what they read as text only.  A part of the data is unpacked when it is looked at.
+Its data is compressed JSON in Base64, so nothing in a program can be read as HTML; its scripts
+insert what they read as text only. Each part of the data is unpacked when it is first shown.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class PassStage:
     """A pass that ran.
 
     Attributes:
-      name: as pipelines have it; empty of the program before all passes.
-      ops: how many there are after it.
-      functions: of each function after it which stage wrote its text, and its index there; ``None``
-        where the pass changed nothing.
-      texts: the functions that it changed.
-      remarks: what it said, with the position, and which op it is about: the function and the index
-        before the pass, or ``None``, 0 where the pass has made the op.
+      name: the name in pipelines; empty for the program before all passes.
+      ops: the number of ops after the pass.
+      functions: for each function after the pass, the stage that has its text, and the index there;
+        ``None`` if the pass changed nothing.
+      texts: the functions that the pass changed.
+      remarks: the remarks of the pass, each with its position and its op: the function and the
+        index before the pass, or ``None``, 0 if the pass made the op.
     """
 
     name: str
@@ -56,7 +56,7 @@ class PassStage:
     remarks: list[tuple[str, int, str | None, int]] = field(default_factory=list)
 
     def written(self) -> dict[str, Any]:
-        """The stage, to be written as JSON, but for the texts."""
+        """The stage as data for JSON, without the texts."""
         return {
             "name": self.name,
             "ops": self.ops,
@@ -68,13 +68,13 @@ class PassStage:
 
 @dataclass(frozen=True)
 class _PassRecorder(Instrumentation):
-    """Keeps the program after each pass, and what the pass said."""
+    """Records the program after each pass, and the remarks of the pass."""
 
     program: Module = None  # type: ignore[assignment]
     tables: Tables = field(default_factory=Tables)
     stages: list[PassStage] = field(default_factory=list)
     ops: dict[Any, tuple[str | None, int]] = field(default_factory=dict)
-    """Where the ops were before the pass that runs, by what :func:`_marks` gives."""
+    """The places of ops before the running pass, by the marks of :func:`_marks`."""
 
     @property
     def observes(self) -> bool:
@@ -96,9 +96,9 @@ class _PassRecorder(Instrumentation):
             self.look(stage)
 
     def where(self, op: Any | None) -> tuple[str | None, int]:
-        """Where an op is in the text before the pass.
+        """The place of an op in the text before the pass.
 
-        In the place of one that the pass has written anew, that is the first of its name and line.
+        For an op that the pass has rewritten, it is that of the first op of its name and line.
         """
         if op is None:
             return None, 0
@@ -106,7 +106,7 @@ class _PassRecorder(Instrumentation):
         return next(places, (None, 0))
 
     def look(self, stage: PassStage) -> None:
-        """Notes which functions are not what they were."""
+        """Records which functions have changed."""
         number = self.stages.index(stage)
         before = next((s.functions for s in reversed(self.stages) if s.functions), {})
         functions: dict[str, tuple[int, int]] = {}
@@ -132,7 +132,7 @@ class _PassRecorder(Instrumentation):
 
 
 def _marks(op: Any, name: str) -> Iterator[tuple[Any, ...]]:
-    """What an op is known by: its result, which stays when operands change, or else its place.
+    """What identifies an op: its results, which stay when operands change, or else its location.
 
     The hash of an op itself changes with its operands.
     """
@@ -142,7 +142,7 @@ def _marks(op: Any, name: str) -> Iterator[tuple[Any, ...]]:
 
 
 def pipeline_of(passes: str) -> Pipeline:
-    """The pipeline of a text, which may be a level: ``"-O2"``.
+    """The pipeline that a text describes, which may be a level: ``"-O2"``.
 
     Raises:
       PipelineError: it is malformed, or there is no such level or pass.
@@ -152,7 +152,7 @@ def pipeline_of(passes: str) -> Pipeline:
 
 
 def run(program: Module, passes: str, tables: Tables) -> list[PassStage]:
-    """Runs a pipeline on a program in place; the stages, the first of which is before all passes.
+    """Runs a pipeline on a program in place; returns the stages, with one before all passes.
 
     Raises:
       PipelineError: as for :func:`pipeline_of`.
@@ -172,7 +172,7 @@ SCRIPTS = tuple(
 )
 
 MOST_OPS = 5000
-"""A notebook, which keeps the pages that it shows, shows none of programs of more ops."""
+"""Notebooks show no larger programs, since they keep the pages that they show."""
 
 
 @collector_paused
@@ -180,10 +180,10 @@ def page_of(program: Module, passes: str | None = None, *, source_info: bool = T
     """The page of a program, as text.
 
     Args:
-      passes: a pipeline, or a level such as ``"-O2"``, to be run on a copy of the program: the page
+      passes: a pipeline, or a level such as ``"-O2"``, to run on a copy of the program: the page
         shows the program before and after it, and what each pass did.
-      source_info: show which Python files and lines ops come from, and these lines, as far as this
-        machine has the files.  No other line of a file is read into the page.
+      source_info: show the Python files and lines that ops come from, with their text if this
+        machine has the files. No other line of a file gets into the page.
 
     Raises:
       PipelineError: there is no such pipeline.
@@ -238,5 +238,5 @@ def _packed(part: Any) -> str:
 
 @functools.cache
 def asset(name: str) -> str:
-    """A file of the page."""
+    """The text of one of the page's files."""
     return (Path(__file__).parent / "assets" / name).read_text(encoding="utf-8")

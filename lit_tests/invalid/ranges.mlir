@@ -113,7 +113,7 @@ func.func private @called(%x: tensor<f32>) -> tensor<f32> {
   return %x : tensor<f32>
 }
 func.func @one_flag_for_each(%x: tensor<f32>) -> tensor<f32> {
-  // expected-error@+1 {{'jaxpr.jit' op attribute 'donated_invars': expected 1 items, by its operands, got array<i1: true, false>}}
+  // expected-error@+1 {{'jaxpr.jit' op attribute 'donated_invars': expected 1 item, by its operands, got array<i1: true, false>}}
   %0 = "jaxpr.jit"(%x) {donated_invars = array<i1: true, false>, jaxpr = @called, name = "called"} : (tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>
 }

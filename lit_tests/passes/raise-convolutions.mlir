@@ -20,9 +20,10 @@ func.func public @main(%b: tensor<f32>) -> tensor<4xf32> {
   %k = "jaxpr.broadcast_in_dim"(%b) {broadcast_dimensions = [], shape = array<i64: 2, 2, 4, 8>} : (tensor<f32>) -> tensor<2x2x4x8xf32>
 
   // CHECK-NOT:   "jaxpr.dot_general"
-  // CHECK:       %[[PART:.*]] = "jaxpr.slice"(%[[K]]) {limit_indices = array<i64: 2, 2, 4, 8>, start_indices = array<i64: 0, 0, 0, 0>}
+  // CHECK:       "jaxpr.reshape"(%[[K]])
+  // CHECK:       %[[KERNEL:.*]] = "jaxpr.reshape"(%{{.*}}) {new_sizes = array<i64: 2, 2, 4, 8>} : (tensor<4x4x8xf32>)
   // CHECK:       %[[BATCH:.*]] = "jaxpr.broadcast_in_dim"({{.*}}) {broadcast_dimensions = array<i64: 1, 2, 3>, shape = array<i64: 1, 5, 5, 4>}
-  // CHECK:       %[[Y:.*]] = "jaxpr.conv_general_dilated"(%[[BATCH]], %{{.*}} -> tensor<1x4x4x8xf32>
+  // CHECK:       %[[Y:.*]] = "jaxpr.conv_general_dilated"(%[[BATCH]], %[[KERNEL]]) {{.*}} -> tensor<1x4x4x8xf32>
   // CHECK:       %[[SUM:.*]] = "jaxpr.squeeze"(%[[Y]])
   // CHECK-NOT:   "jaxpr.add"
   // CHECK:       "jaxpr.slice"(%[[SUM]])

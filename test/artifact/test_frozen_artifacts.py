@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxmlir
-from jaxmlir.artifact import container, decompose
+from jaxmlir.artifact import container, decompose, description
 from jaxmlir.dialect import ir
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
@@ -70,7 +70,7 @@ def test_ops_of_another_jax_are_listed(tmp_path):
     assert diagnostic.line == 5
     # It can be looked at all the same.
     buffer = container.map_file(tmp_path / "a")
-    assert "2 from_the_future" in jaxmlir.artifact.describe(buffer, "a")
+    assert "2 from_the_future" in description.describe(buffer, "a")
 
 
 @pytest.mark.parametrize("name", decompose.EQUATIONS)

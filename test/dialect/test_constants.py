@@ -15,7 +15,7 @@ from comparing import reread, same
 from sampling import examples
 
 import jaxmlir
-from jaxmlir._compat import core, dtypes
+from jaxmlir._compat import batching, core, dtypes
 from jaxmlir.bridge.importer import Importer
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import scope
@@ -163,3 +163,18 @@ def test_arrays_of_objects_in_attributes():
     pairs = np.empty(2, object)
     pairs[0], pairs[1] = ("a", 1), ("b", 2)
     assert codec.decode(codec.encode(pairs)).tolist() == pairs.tolist()
+
+
+@compat
+def test_objects_of_jax_are_read_as_they_were_written():
+    device = jax.devices()[0]
+    values = [
+        jax.sharding.SingleDeviceSharding(device, memory_kind=device.default_memory().kind),
+        jax.sharding.Mesh(np.array([device]), ("i",)),
+        jax.sharding.PartitionSpec(("i", "j"), None),
+        jax.ShapeDtypeStruct((2, 3), "float32"),
+        batching.AxisData(core.no_axis_name, 3, None, None),
+        core.NamedAxisEffect("i"),
+        {"a": [1j], 2: frozenset({"b", None})},
+    ]
+    assert [codec.decode(codec.encode(value)) for value in values] == values

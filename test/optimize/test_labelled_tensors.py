@@ -7,7 +7,8 @@ import pytest
 from jax import lax
 from sampling import examples
 
-from jaxmlir.optimize.algebra.labelled_tensors import wiring_of
+from jaxmlir.analysis.index_maps import MappedOp
+from jaxmlir.optimize.algebra.labelled_tensors.kinds import wiring_of
 
 SIZES = st.integers(1, 3)
 
@@ -71,7 +72,7 @@ def test_ops_are_sums_over_labels(op):
     rng = np.random.RandomState(0)
     operands = [rng.randint(-3, 4, shape).astype(np.float32) for shape in shapes]
     want = np.asarray(function(*operands))
-    wiring = wiring_of(f"jaxpr.{name}", attributes.get, shapes, want.shape)
+    wiring = wiring_of(MappedOp(name, attributes.get, shapes, [want.shape], want.dtype))
     if wiring is None:
         # Parts of dimensions that are none of the other tensor's.
         assert name == "reshape"
@@ -97,5 +98,5 @@ def test_ops_are_sums_over_labels(op):
     ],
 )
 def test_dimensions_are_split_where_both_can_be(old, new, counts):
-    wiring = wiring_of("jaxpr.reshape", {}.get, [old], new)
+    wiring = wiring_of(MappedOp("reshape", {}.get, [old], [new], np.float32))
     assert (wiring and list(map(len, wiring.operands[0]))) == counts

@@ -30,7 +30,8 @@ def count(program):
 def windows(draw):
     """What a convolution in 2 or 3 dimensions is made of, as a sum of products; and operands.
 
-    The dimensions of the array and of the kernel are in any order, and the matrix may come first.
+    The dimensions of the array and of the kernel are in any order, matrices may be transposed, and
+    come first.
     """
     rank = draw(st.integers(2, 3))
     places = draw(st.lists(st.integers(1, 3), min_size=rank, max_size=rank))
@@ -45,7 +46,7 @@ def windows(draw):
     batch = [2] * draw(st.integers(0, 1))
     array, kernel = [*sizes, channels, *batch], [*places, channels, features]
     order, order_of_kernel = (draw(st.permutations(range(len(x)))) for x in (array, kernel))
-    matrix_first = draw(st.booleans())
+    matrix_first, turned = draw(st.booleans()), draw(st.booleans())
 
     def function(k, x):
         total = 0.0
@@ -57,8 +58,9 @@ def windows(draw):
             ]
             parts = [*parts, *(slice(None) for _ in array[rank:])]
             matrix = [*place, slice(None), slice(None)]
-            pair = [k[tuple(matrix[d] for d in order_of_kernel)], x[tuple(parts[d] for d in order)]]
-            summed = [[0 if rows else 1], [order.index(rank)]]
+            matrix = k[tuple(matrix[d] for d in order_of_kernel)]
+            pair = [matrix.T if turned else matrix, x[tuple(parts[d] for d in order)]]
+            summed = [[0 if rows != turned else 1], [order.index(rank)]]
             if not matrix_first:
                 pair, summed = pair[::-1], summed[::-1]
             total = total + jnp.moveaxis(jnp.tensordot(*pair, summed), 0, -1)

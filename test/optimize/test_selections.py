@@ -172,6 +172,17 @@ def test_selections_that_take_longer_to_compile_than_they_save():
         np.testing.assert_allclose(after(x, i), x[i], rtol=1e-5, atol=1e-5)
 
 
+def test_selected_rows_that_a_reshape_parts():
+    """One number says which row is selected: to part these is no product with a selector."""
+
+    def f(x, w):
+        return jnp.reshape(x[np.arange(30 * ROWS) % 4], (30, ROWS, WORDS)) @ w
+
+    x, w = X[:4], X.T @ X
+    after = jaxmlir.trace(f)(x, w).optimize(2)
+    np.testing.assert_allclose(after(x, w), f(x, w), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("f", "op", "mode"),
     [

@@ -392,7 +392,7 @@ def test_a_function_of_another_type_is_rejected(name):
             "[array<i64: 0, 0>], window_dilation = array<i64: 1, 1>, window_dimensions = "
             "array<i64: 1, 1>, window_strides = array<i64: 1, 1>} : (tensor<4x3xf32>) -> "
             "tensor<4x3xf32>",
-            "attribute 'padding': expected 2 items, by the rank, got ((0, 0),)",
+            "attribute 'padding': expected 2 items, by the rank, got [array<i64: 0, 0>]",
         ),
         (
             '"jaxpr.cumsum"(%x) {axis = 0 : i64, reverse = 3 : i64} : (tensor<4x3xf32>) -> '
@@ -440,6 +440,11 @@ def test_a_function_of_another_type_is_rejected(name):
             '"jaxpr.while"(%x) {body_jaxpr = @b, body_nconsts = -1 : i64, cond_jaxpr = @b, '
             "cond_nconsts = 1 : i64} : (tensor<4x3xf32>) -> tensor<4x3xf32>",
             "attribute 'body_nconsts': expected 0 to 0, by its operands, got -1",
+        ),
+        (
+            '"jaxpr.jit"(%x) {jaxpr = @b, donated_invars = 3 : i64} : (tensor<4x3xf32>) -> '
+            "tensor<4x3xf32>",
+            "attribute 'donated_invars': expected a tuple, each item bool, got 3 : i64",
         ),
     ],
 )

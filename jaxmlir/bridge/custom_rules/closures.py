@@ -11,12 +11,12 @@
 
         return f(y)
 
-JAX runs such a rule while ``x`` is at hand.  A program's rules are functions, so values have to be
-passed to them.  What ``f`` itself closes over are its constants, the first operands of its
-equation.  Where rules close over values, these operands are no constants, but like others:
-arguments of the rules, in which they have no derivative; and so is what the rules alone close over.
-In a rule's jaxpr such a value is a constant that is a tracer, of a variable of a jaxpr around it;
-it is looked up among the operands.
+JAX runs such a rule while ``x`` is available.  A program's rules are functions, so such values must
+be passed to them.  Values that ``f`` itself closes over are its constants, the first operands of
+its equation.  If rules close over values, these operands become ordinary ones: arguments of the
+rules, in which they have no derivative.  Values that only the rules close over become operands as
+well.  In a rule's jaxpr such a value is a constant that is a tracer, which stands for a variable of
+an enclosing jaxpr; this variable is looked up among the operands.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ from jaxmlir.bridge.custom_rules import hijax
 from jaxmlir.bridge.exporter import Exporter
 from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL, PRIMITIVES
 from jaxmlir.dialect.module import Module
+from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.support.masks import Mask
 
 THUNKS = ("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd")
-"""The parameters of equations that are rules."""
+"""The parameters of equations that hold rules."""
 
-# How many objects that hold others are looked at for what a rule closes over.
+# The limit on objects that are searched for what a rule closes over.
 MOST = 10_000
 
 
@@ -67,15 +68,15 @@ class ClosureConstants(NamedTuple):
 
     @property
     def chains(self) -> list[tuple[Any, ...]]:
-        """For each value its variable, and the variables of the jaxprs around that this stands
+        """For each value, its variable and the variables of enclosing jaxprs that this stands
         for."""
         return [tuple(chain_of(v, self.origins)) for v in self.variables]
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """The outermost variable of each: the same for all that are the same value.
+        """The outermost variable of each, equal for variables that stand for the same value.
 
-        ``None`` of a number that stands in the jaxpr.
+        ``None`` for a literal in the jaxpr.
         """
         return tuple(chain[-1] if chain else None for chain in self.chains)
 
@@ -84,20 +85,21 @@ _PARAMETER = "jaxmlir_constants"
 
 
 def constants_of(eqn: Any) -> ClosureConstants:
-    """What :func:`with_constants` found."""
+    """The closure constants that :func:`with_constants` has attached to an equation."""
     return eqn.params.get(_PARAMETER, ClosureConstants(own=eqn.params.get("num_consts", 0)))
 
 
 def with_constants(
     eqn: Any, origins: Mapping[Any, Any], at_hand: Iterable[Any], closed: dict[int, Any]
 ) -> Any:
-    """The equation of a call with custom rules, with what its rules close over among its operands;
-    it has no constants then.
+    """The equation of a call with custom rules, with the values its rules close over as operands.
+
+    The new equation has no constants.  An equation whose rules close over nothing stays as is.
 
     Args:
       origins: see :func:`jaxmlir.bridge.custom_rules.closures.note_origins`.
-      at_hand: the variables of the jaxpr that have a value where the equation is.
-      closed: objects that hold no value of a trace, by their ids; gets those that are found.
+      at_hand: the variables of the jaxpr that have a value at the equation.
+      closed: objects that hold no tracer, by id; those found are added.
     """
     params = eqn.params
     rules = [params[name] for name in THUNKS if name in params]
@@ -124,8 +126,8 @@ def with_constants(
 
 
 def reads(consts: Sequence[Any], chains: Sequence[tuple[Any, ...]]) -> Mask:
-    """Which values, of those that it may close over, a rule does use, by the constants of its
-    jaxpr: an object that it closes over may hold others.
+    """Which of the values that a rule may close over it actually uses, i.e. its jaxpr has as
+    constants: an object that the rule closes over may hold unused values.
 
     Args:
       chains: see :class:`ClosureConstants`.
@@ -142,13 +144,13 @@ def bound(
     origins: dict[Any, Any],
     at: int = 0,
 ) -> tuple[Any, Sequence[Any]]:
-    """A rule's jaxpr as one that takes the values of constants.
+    """Converts a rule's jaxpr so that it takes closed-over values as arguments.
 
     Args:
-      operands: their types.
+      operands: the types of the values.
       chains: see :class:`ClosureConstants`.
-      origins: gets what its variables for them stand for: a rule may call its function.
-      at: which argument the first one is.
+      origins: the new arguments are added, for the case that the rule calls its function.
+      at: the position of the first new argument.
 
     Returns:
       the jaxpr and its other constants.
@@ -170,45 +172,45 @@ def bound(
 
 
 def ignoring(jaxpr: Any, consts: Sequence[Any], avals: Sequence[Any], at: int) -> Any:
-    """A rule's jaxpr that takes more arguments, which it has no use for.
+    """A rule's jaxpr with additional, unused arguments.
 
     Args:
-      consts: its constants.
-      at: which argument the first of these is.
+      consts: the jaxpr's constants.
+      at: the position of the first additional argument.
     """
-    # From JAX 0.11 constants that are not bound stand before the arguments.
+    # From JAX 0.11 on, unbound constants come before the arguments.
     jaxpr, _ = open_jaxpr(close_jaxpr(jaxpr, consts))
     unused = list(map(core.Var, avals))
     return rebound(jaxpr, list(jaxpr.constvars), [*jaxpr.invars[:at], *unused, *jaxpr.invars[at:]])
 
 
 def _variable(value: Any) -> Any | None:
-    """The variable that a value of a trace is in its jaxpr."""
+    """The variable of a tracer in its jaxpr; ``None`` for other values."""
     atom = atom_of(value)
     return atom if isinstance(atom, core.Var) else None
 
 
 def _literal_value(value: Any) -> Any:
-    """A value, which is a number if it stands for one in a jaxpr."""
+    """The value itself, or the array of a tracer that stands for a literal."""
     atom = atom_of(value)
     return np.asarray(atom.val, atom.aval.dtype) if isinstance(atom, core.Literal) else value
 
 
 def holds_tracer(rule: Any) -> bool:
-    """Whether a rule, or what it is made of, closes over a value of a trace."""
+    """Whether a rule, or an object it refers to, closes over a tracer."""
     return bool(_closed_over([rule]))
 
 
 def rules_may_read(closed_jaxpr: Any) -> bool:
-    """Whether a custom rule in a jaxpr, or in one that it names, may close over a value of it.
+    """Whether a custom rule in a jaxpr, or in its sub-jaxprs, may close over a value of it.
 
-    What that value is computed by looks dead where nothing else uses it.
+    The equation of such a value looks dead if nothing else uses the value.
     """
     return any(_variable(tracer) is not None for tracer in read_by_rules(closed_jaxpr))
 
 
 def read_by_rules(closed_jaxpr: Any) -> Iterator[core.Tracer]:
-    """The values that custom rules in a jaxpr, or in one that it names, may close over."""
+    """The values that custom rules in a jaxpr, or in its sub-jaxprs, may close over."""
     pending, seen, closed = [open_jaxpr(closed_jaxpr)[0]], set(), {}
     while pending:
         jaxpr = pending.pop()
@@ -226,7 +228,7 @@ def read_by_rules(closed_jaxpr: Any) -> Iterator[core.Tracer]:
 
 
 def _closed_over(rules: Iterable[Any], closed: dict[int, Any] | None = None) -> set[Any]:
-    """The variables of what rules, or what they are made of, close over.
+    """The variables of the tracers that rules, or objects they refer to, close over.
 
     Args:
       closed: see :func:`with_constants`.
@@ -235,7 +237,7 @@ def _closed_over(rules: Iterable[Any], closed: dict[int, Any] | None = None) -> 
 
 
 def _tracers(rules: Iterable[Any], closed: dict[int, Any]) -> list[core.Tracer]:
-    """What rules, or what they are made of, close over."""
+    """The tracers that rules, or objects they refer to, close over."""
     before = len(closed)
     tracers = [v for v in made_of(rules, closed) if isinstance(v, core.Tracer)]
     if tracers or len(closed) >= before + MOST:
@@ -245,10 +247,10 @@ def _tracers(rules: Iterable[Any], closed: dict[int, Any]) -> list[core.Tracer]:
 
 
 def made_of(rules: Iterable[Any], seen: dict[int, Any] | None = None) -> Iterator[Any]:
-    """Rules, and what they are made of and close over.
+    """Rules, and all objects that they refer to or close over.
 
     Args:
-      seen: objects that need not be looked into, by their ids; gets those that are.
+      seen: objects that need not be searched, by id; those searched are added.
     """
     seen = {} if seen is None else seen
     most = len(seen) + MOST
@@ -260,9 +262,9 @@ def made_of(rules: Iterable[Any], seen: dict[int, Any] | None = None) -> Iterato
         yield value
         if (parts := _parts_of(type(value))) is _nothing:
             continue
-        # Kept alive, for its number.
+        # Kept alive, since it is known by its id.
         seen[id(value)] = value
-        # What cannot be looked into, a user's object may be so, is as good as empty.
+        # If the search fails, as a user's object may make it, the object counts as empty.
         with contextlib.suppress(Exception):
             waiting.extend(parts(value))
 
@@ -274,7 +276,7 @@ def _nothing(value: Any) -> Iterable[Any]:
 def _of_function(value: Any) -> Iterator[Any]:
     yield from filter(None, (value.__defaults__, value.__kwdefaults__, value.__dict__))
     for cell in value.__closure__ or ():
-        # One that is not filled yet has no contents.
+        # A cell that is not filled yet has no contents.
         with contextlib.suppress(ValueError):
             yield cell.cell_contents
 
@@ -284,7 +286,7 @@ def _of_array(value: Any) -> Iterable[Any]:
 
 
 def _of_class(value: Any) -> Iterator[Any]:
-    # The methods of one that a function defines may close over values of that.
+    # Methods of a class defined in a function may close over values of the function.
     if "<locals>" in value.__qualname__:
         yield from value.__bases__
         yield from vars(value).values()
@@ -298,8 +300,8 @@ def _of_object(value: Any) -> Iterator[Any]:
     yield type(value)
     if isinstance(value, Mapping):
         yield from value.values()
-    # Items, attributes, slots, and what objects that C code makes hold: the dictionary that a
-    # method is of, say.
+    # Items, attributes, slots, and references of objects made by C code, such as the dictionary of
+    # a bound method.
     yield from gc.get_referents(value)
 
 
@@ -308,15 +310,15 @@ _PARTS: dict[Any, Callable[[Any], Iterable[Any]]] = {
     np.ndarray: _of_array,
     type: _of_class,
     core.Jaxpr: lambda jaxpr: open_jaxpr(jaxpr)[1],
-    # What closes over nothing, or over what is not the rule's, as a program does that it was
-    # exported from or calls.
+    # Objects that close over nothing or refer to what is not the rule's own, such as a program that
+    # the rule was exported from or calls.
     (
         *(str, bytes, int, float, complex, type(None), types.ModuleType),
         *(np.generic, np.dtype, jax.Array, tree_util.PyTreeDef),
         *(core.Trace, core.Tracer, core.DebugInfo, core.AbstractValue),
         *(lu.Store, lu.EqualStore, stages.Traced, hijax.CalledFunction, Exporter, Module),
     ): _nothing,
-    # Static arguments of the function stand in its transforms.
+    # The static arguments of the function are in its transforms.
     lu.WrappedFun: lambda value: (value.f, *rule_transforms(value)),
     jax.custom_jvp: lambda value: (value.fun, value.jvp),
     jax.custom_vjp: lambda value: (value.fun, value.fwd, value.bwd),
@@ -328,28 +330,24 @@ _PARTS: dict[Any, Callable[[Any], Iterable[Any]]] = {
 
 @functools.lru_cache(1024)
 def _parts_of(cls: type) -> Callable[[Any], Iterable[Any]]:
-    """What gives what a value of a class refers to, of what belongs to it."""
+    """A function that returns the objects that a value of a class refers to and owns."""
     return next(parts for classes, parts in _PARTS.items() if issubclass(cls, classes))
 
 
-# --- variables that stand for those of the jaxprs around -----------------------------------------
+# --- variables that stand for variables of enclosing jaxprs ---------------------------------------
 
 
-PASSING = frozenset(
-    f"jaxpr.{name}"
-    for name in "closed_call cond custom_jvp_call_jaxpr custom_vjp_call_jaxpr jit remat2 scan "
-    "while".split()
-)
+PASSING = frozenset({*CALLEES, "jaxpr.cond", "jaxpr.scan", "jaxpr.while"})
 """The ops of which :func:`note_origins` takes note."""
 
 
 def note_origins(
     origins: dict[Any, Any], name: str, params: Mapping[str, Any], operands: Sequence[Any]
 ) -> None:
-    """Takes note of the jaxprs that an op passes operands to: which variables of theirs stand for
-    which of the jaxpr around.
+    """Records, for the jaxprs that an op passes operands to, which of their variables stand for
+    which variables of the enclosing jaxpr.
 
-    A jaxpr may be called from several places: ``None`` where its variable does not stand for one.
+    A jaxpr may be called from several places: a variable that gets different operands has ``None``.
     """
     for variable, operand in _passed(name, params, operands):
         if origins.setdefault(variable, operand) is not operand:
@@ -357,8 +355,8 @@ def note_origins(
 
 
 def chain_of(variable: Any, origins: Mapping[Any, Any]) -> Iterator[Any]:
-    """A variable, and those that it stands for in the jaxprs around."""
-    # An operand may be a number that stands in the jaxpr.
+    """A variable, and the variables of enclosing jaxprs that it stands for, innermost first."""
+    # The last operand may be a literal.
     while isinstance(variable, core.Var):
         yield variable
         variable = origins.get(variable)
@@ -367,12 +365,8 @@ def chain_of(variable: Any, origins: Mapping[Any, Any]) -> Iterator[Any]:
 def _passed(
     name: str, params: Mapping[str, Any], operands: Sequence[Any]
 ) -> Iterator[tuple[Any, Any]]:
-    """The jaxprs of an op that get operands as they are: pairs of their variables and these."""
+    """Pairs of a variable of an op's jaxprs and the operand that is passed to it unchanged."""
     match name:
-        case "jaxpr.jit" | "jaxpr.closed_call" | "jaxpr.remat2":
-            yield from _pairs(params["jaxpr" if "jaxpr" in params else "call_jaxpr"], operands)
-        case "jaxpr.custom_jvp_call_jaxpr" | "jaxpr.custom_vjp_call_jaxpr":
-            yield from _pairs(params["call_jaxpr"], operands)
         case "jaxpr.scan":
             yield from _pairs(params["jaxpr"], operands[: params["num_consts"]])
         case "jaxpr.while":
@@ -382,6 +376,8 @@ def _passed(
         case "jaxpr.cond":
             for branch in params["branches"]:
                 yield from _pairs(branch, operands[1:])
+        case _:
+            yield from _pairs(params[CALLEES[name]], operands)
 
 
 def _pairs(jaxpr: Any, operands: Sequence[Any]) -> Iterator[tuple[Any, Any]]:

@@ -1,4 +1,4 @@
-"""Custom derivative rules: functions in the dialect, thunks in the jaxpr that goes back to JAX.
+"""Exports custom derivative rules, functions in the dialect, as the thunks that JAX expects.
 
 The counterpart of :mod:`jaxmlir.bridge.custom_rules.tracing`.
 """
@@ -11,18 +11,18 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
-from jaxmlir._compat import ad_util, core, debug_info, lu, open_jaxpr, pe, wrap_bwd
+from jaxmlir._compat import ad_util, core, debug_info, lu, open_jaxpr, trace_flat, wrap_bwd
 from jaxmlir.dialect import codec, custom_rule_ops, primitives
+from jaxmlir.dialect.builder import attribute, symbols_in
 from jaxmlir.dialect.custom_rule_ops import is_untraced
-from jaxmlir.dialect.ir import ir, symbol_uses
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ExportError, UntracedRuleError
-from jaxmlir.support.masks import Dims, Mask, left_out
+from jaxmlir.support.masks import Dims, Mask, filled, inverted, left_out
 
 
 class _Exporter(codec.Reader, Protocol):
-    """What makes jaxprs of functions: a :class:`jaxmlir.bridge.exporter.Exporter`."""
+    """Makes jaxprs of functions: a :class:`jaxmlir.bridge.exporter.Exporter`."""
 
     program: Module
     leaves_rules: bool
@@ -34,73 +34,56 @@ def read(op: Any, name: str, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
 
 
 def waiting_jvp(program: Module, op: Any) -> Any | None:
-    """The thunk of a JVP rule that is not traced and that JAX can call as it is; it needs nothing
-    of the program.  ``None`` where there is no such."""
+    """The thunk of an untraced JVP rule that JAX can call as it is, without the program; ``None``
+    if there is none."""
     table = program.rule_tracing.table
     source = table.of(op) if table is not None and is_untraced(op) else None
     return source and source.plain_jvp
 
 
-class _Attributes:
-    """An op's attributes, absent ones as a default; functions as symbols, not jaxprs."""
-
-    def __init__(self, op: Any):
-        self._attributes = op.attributes
-
-    @property
-    def given(self) -> dict[str, ir.Attribute]:
-        return dict(self._attributes.items())
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return codec.decode(self._attributes[name]) if name in self._attributes else default
-
-    def symbol(self, name: str) -> str | None:
-        return self._attributes[name].value if name in self._attributes else None
-
-    def symbols(self, name: str) -> tuple[str, ...]:
-        return symbol_uses(self._attributes[name]) if name in self._attributes else ()
+def _symbol(op: Any, name: str) -> str | None:
+    """The function that an attribute names; ``None`` where it is absent."""
+    return next(iter(symbols_in(op, name)), None)
 
 
-def _rule(exporter: _Exporter, attributes: _Attributes, name: str) -> str:
+def _rule(exporter: _Exporter, op: Any, name: str) -> str:
     """The symbol of a rule's function.
 
     Raises:
-      UntracedRuleError: the rule could not be traced; with the reason, when it is asked for.
+      UntracedRuleError: the rule could not be traced; has the reason, if one was recorded.
     """
     exporter.program.trace_rules()
-    symbol = attributes.symbol(name)
+    symbol = _symbol(op, name)
     if symbol is None:
-        raise UntracedRuleError(name, attributes.get(f"{name.split('_')[0]}_error"))
+        raise UntracedRuleError(name, attribute(op, f"{name.split('_')[0]}_error"))
     return symbol
 
 
 def _function_attribute(exporter: _Exporter, symbol: str, name: str, default: Any) -> Any:
-    attributes = exporter.program._function(symbol).attributes
-    return codec.decode(attributes[name]) if name in attributes else default
+    return attribute(exporter.program._function(symbol), name, default)
 
 
 def _read_jvp(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
-    attributes = _Attributes(op)
     params = {
-        "call_jaxpr": exporter.jaxpr(attributes.symbol("call_jaxpr")),
-        "num_consts": attributes.get("num_consts", 0),
-        "symbolic_zeros": attributes.get("symbolic_zeros", False),
+        "call_jaxpr": exporter.jaxpr(_symbol(op, "call_jaxpr")),
+        "num_consts": attribute(op, "num_consts", 0),
+        "symbolic_zeros": attribute(op, "symbolic_zeros", False),
     }
     rule = waiting_jvp(exporter.program, op) if exporter.leaves_rules else None
     if rule is None:
-        rule = _jvp_thunk(op, exporter, attributes, params["num_consts"])
+        rule = _jvp_thunk(op, exporter, params["num_consts"])
     return primitives.get("custom_jvp_call"), params | {"jvp_jaxpr_fun": rule}
 
 
-def _jvp_thunk(op: Any, exporter: _Exporter, attributes: _Attributes, num_consts: int) -> Any:
+def _jvp_thunk(op: Any, exporter: _Exporter, num_consts: int) -> Any:
     in_avals = [aval_of(v.type) for v in op.operands][num_consts:]
     n_out = len(op.results)
 
     def thunk(*in_zeros: bool) -> tuple[Any, Sequence[Any], list[bool]]:
         exporter.program.trace_rules()
-        with_zeros = attributes.symbols("jvp_with_zeros")
+        with_zeros = symbols_in(op, "jvp_with_zeros")
         symbol, taken = _chosen(
-            exporter, in_zeros, with_zeros, lambda: _rule(exporter, attributes, "jvp_jaxpr")
+            exporter, in_zeros, with_zeros, lambda: _rule(exporter, op, "jvp_jaxpr")
         )
         out_zeros = _function_attribute(exporter, symbol, "jaxpr.out_zeros", (False,) * n_out)
         jaxpr, consts = open_jaxpr(exporter.jaxpr(symbol))
@@ -108,8 +91,8 @@ def _jvp_thunk(op: Any, exporter: _Exporter, attributes: _Attributes, num_consts
             jaxpr, consts = _instantiate_tangents(jaxpr, consts, in_avals, in_zeros, taken)
         return jaxpr, consts, list(out_zeros)
 
-    thunk.taken_for_zero = lambda: _taken_for_zero(exporter, attributes, "jvp_jaxpr", len(in_avals))
-    name = attributes.symbol("jvp_jaxpr") or "jvp"
+    thunk.taken_for_zero = lambda: _taken_for_zero(exporter, op, "jvp_jaxpr", len(in_avals))
+    name = _symbol(op, "jvp_jaxpr") or "jvp"
     info = debug_info("custom_jvp jvp", name, 2 * len(in_avals), 2 * n_out)
     return lu.wrap_init(thunk, debug_info=info)
 
@@ -121,10 +104,10 @@ def _instantiate_tangents(
     in_zeros: Sequence[bool],
     taken: Sequence[bool],
 ) -> tuple[Any, Sequence[Any]]:
-    """A rule as one for the nonzero tangents: others that it takes are zeros.
+    """Converts a rule to one that takes just the nonzero tangents; it fills in zeros for others.
 
     Args:
-      taken: which tangents the rule takes for zero, and does not take.
+      taken: which tangents the rule takes for zero; they are no arguments of it.
     """
     tangent_avals = [a.to_tangent_aval() for a in in_avals]
 
@@ -138,22 +121,17 @@ def _instantiate_tangents(
         return core.eval_jaxpr(jaxpr, consts, *args[: len(in_avals)], *tangents)
 
     avals = [*in_avals, *left_out(tangent_avals, in_zeros)]
-    name = jaxpr.debug_info.func_name
-    info = debug_info("custom_jvp jvp", name, len(avals), 0)._replace(
-        arg_names=None, result_paths=None
-    )
-    traced, _, traced_consts = pe.trace_to_jaxpr_dynamic(lu.wrap_init(rule, debug_info=info), avals)
-    return traced, traced_consts
+    info = debug_info("custom_jvp jvp", jaxpr.debug_info.func_name, len(avals), 0)
+    return trace_flat(rule, avals, info)
 
 
 def _read_vjp(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
-    attributes = _Attributes(op)
-    num_consts = attributes.get("num_consts", 0)
+    num_consts = attribute(op, "num_consts", 0)
     operand_avals = [aval_of(v.type) for v in op.operands]
     in_avals = operand_avals[num_consts:]
     n_out = len(op.results)
 
-    families = _RuleFamilies(exporter, attributes, len(in_avals))
+    families = _RuleFamilies(exporter, op, len(in_avals))
 
     def fwd(*nonzeros: bool) -> tuple[Any, Sequence[Any]]:
         return open_jaxpr(exporter.jaxpr(families.choose(nonzeros).fwd))
@@ -164,7 +142,7 @@ def _read_vjp(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
         return _call_bwd(
             exporter,
             family.backward,
-            lambda: _rule(exporter, attributes, "bwd_jaxpr"),
+            lambda: _rule(exporter, op, "bwd_jaxpr"),
             [a.to_ct_aval() for a in in_avals],
             residuals[: len(family.input_fwds)],
             cotangents,
@@ -175,16 +153,16 @@ def _read_vjp(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
         forwarded = [i if i is None else i + num_consts for i in input_fwds]
         return _flat_tree(n_out), _flat_tree(len(forwarded)), forwarded
 
-    fwd.taken_for_zero = lambda: _taken_for_zero(exporter, attributes, "fwd_jaxpr", len(in_avals))
-    fwd_name = attributes.symbol("fwd_jaxpr") or "fwd"
+    fwd.taken_for_zero = lambda: _taken_for_zero(exporter, op, "fwd_jaxpr", len(in_avals))
+    fwd_name = _symbol(op, "fwd_jaxpr") or "fwd"
     fwd_info = debug_info("custom_vjp fwd", fwd_name, len(in_avals), n_out)
     return primitives.get("custom_vjp_call"), {
-        "call_jaxpr": exporter.jaxpr(attributes.symbol("call_jaxpr")),
+        "call_jaxpr": exporter.jaxpr(_symbol(op, "call_jaxpr")),
         "fwd_jaxpr_thunk": lu.wrap_init(fwd, debug_info=fwd_info),
-        "bwd": wrap_bwd(bwd, _bwd_info(attributes.symbol("bwd_jaxpr") or "bwd")),
+        "bwd": wrap_bwd(bwd, _bwd_info(_symbol(op, "bwd_jaxpr") or "bwd")),
         "num_consts": num_consts,
         "out_trees": out_trees,
-        "symbolic_zeros": attributes.get("symbolic_zeros", False),
+        "symbolic_zeros": attribute(op, "symbolic_zeros", False),
     }
 
 
@@ -198,16 +176,16 @@ class _RuleFamily(NamedTuple):
 
 
 class _RuleFamilies:
-    """The rules of a custom_vjp call, of which JAX asks for one forward rule after another.
+    """The rules of a custom_vjp call, whose forward rules JAX asks for one after another.
 
-    JAX's thunks tell of the rule that was asked for last, and run a backward rule later without
-    saying whose it is.  So each forward rule has a number of residuals that no other has: its
-    operands are as many more as it takes.
+    JAX's thunks describe the rule that was asked for last, and a backward rule runs later without
+    being told which forward rule it belongs to.  So residuals are padded with operands until each
+    forward rule has a different number of them.
     """
 
-    def __init__(self, exporter: _Exporter, attributes: _Attributes, n_in: int):
+    def __init__(self, exporter: _Exporter, op: Any, n_in: int):
         self.exporter = exporter
-        self.attributes = attributes
+        self.op = op
         self.n_in = n_in
         self.last: _RuleFamily | None = None
 
@@ -221,32 +199,32 @@ class _RuleFamilies:
                 _in_zeros(self.exporter, fwd, self.n_in),
                 _function_attribute(self.exporter, fwd, "jaxpr.input_fwds", ()),
             )
-            for fwd, backward in custom_rule_ops.vjp_rules(self.attributes.given).items()
+            for fwd, backward in custom_rule_ops.vjp_rules(dict(self.op.attributes.items())).items()
         ]
 
     def choose(self, nonzeros: Sequence[bool]) -> _RuleFamily:
-        """The forward rule for tangents, of which JAX wants to know more then.
+        """The forward rule for the given tangents; JAX's next questions are about this rule.
 
         Raises:
-          ExportError: there is none, or it has to be told that one of them is zero.
+          ExportError: there is no such rule, or it insists that one of the tangents is zero.
         """
         candidates = [(family, family.in_zeros) for family in self.all]
-        chosen = custom_rule_ops.fitting([not nz for nz in nonzeros], candidates)
+        chosen = custom_rule_ops.fitting(inverted(nonzeros), candidates)
         if chosen is None:
-            symbol = _rule(self.exporter, self.attributes, "fwd_jaxpr")
+            symbol = _rule(self.exporter, self.op, "fwd_jaxpr")
             in_zeros = _in_zeros(self.exporter, symbol, self.n_in)
             raise ExportError(custom_rule_ops.refused(symbol, nonzeros, in_zeros))
         self.last = chosen
         return chosen
 
     def input_fwds(self) -> list[int | None]:
-        """Which residuals of the rule that was chosen last are operands, and which operands."""
+        """For each residual of the last chosen rule, the operand that it is, or ``None``."""
         family = self.last or self.choose((True,) * self.n_in)
         more = self._most + self.all.index(family) - len(family.input_fwds)
         return [*family.input_fwds, *[0] * more]
 
     def of(self, num_padded: int) -> _RuleFamily:
-        """The rule that has so many residuals, with the operands."""
+        """The rule whose number of residuals, after padding, is this."""
         return self.all[num_padded - self._most]
 
     @property
@@ -258,35 +236,35 @@ def _in_zeros(exporter: _Exporter, symbol: str, count: int) -> Mask:
     return _function_attribute(exporter, symbol, "jaxpr.in_zeros", (False,) * count)
 
 
-def _taken_for_zero(exporter: _Exporter, attributes: _Attributes, name: str, count: int) -> Mask:
+def _taken_for_zero(exporter: _Exporter, op: Any, name: str, count: int) -> Mask:
     """Which tangents a rule takes for zero whatever it is told, for who imports it again."""
     exporter.program.trace_rules()
-    symbol = attributes.symbol(name)
+    symbol = _symbol(op, name)
     return _in_zeros(exporter, symbol, count) if symbol else (False,) * count
 
 
 def _chosen(
     exporter: _Exporter, zero: Sequence[bool], rules: Iterable[str], absent: Callable[[], str]
 ) -> tuple[str, Mask]:
-    """The rule for (co)tangents of which some are zero, and those that it takes for zero.
+    """The rule for (co)tangents of which some are zero, and which of them it takes for zero.
 
     Args:
-      rules: those to choose from.
-      absent: gives the rule, which takes all of them, where none of these is for them.
+      rules: the rules to choose from.
+      absent: returns the rule that takes all (co)tangents; called if none of ``rules`` fits.
     """
     in_zeros = {symbol: _in_zeros(exporter, symbol, len(zero)) for symbol in rules}
     symbol = custom_rule_ops.fitting(zero, in_zeros.items())
     if symbol is None:
         symbol = absent()
         in_zeros[symbol] = _in_zeros(exporter, symbol, len(zero))
-        refused = custom_rule_ops.refused(symbol, [not z for z in zero], in_zeros[symbol])
+        refused = custom_rule_ops.refused(symbol, inverted(zero), in_zeros[symbol])
         if refused:
             raise ExportError(refused)
     return symbol, in_zeros[symbol]
 
 
 def _bwd_info(name: str) -> Any:
-    return debug_info("custom_vjp bwd", name, 0, 0)._replace(arg_names=None, result_paths=None)
+    return debug_info("custom_vjp bwd", name, 0, 0).with_unknown_names()
 
 
 def _call_bwd(
@@ -297,11 +275,11 @@ def _call_bwd(
     residuals: Sequence[Any],
     cotangents: Sequence[Any],
 ) -> list[Any]:
-    """Runs the function of the backward rule for some cotangents, and puts back the zeros that it
-    leaves out.
+    """Runs the backward rule's function for the given cotangents, and inserts the zeros among its
+    results that it leaves out.
 
     Args:
-      absent: called where none of the rules is for them.
+      absent: called if none of the rules fits the cotangents.
     """
     zero = [type(ct) in (ad_util.SymbolicZero, ad_util.Zero) for ct in cotangents]
     symbol, taken = _chosen(exporter, zero, backward, absent)
@@ -311,13 +289,10 @@ def _call_bwd(
         if not left_out
     ]
     closed = exporter.jaxpr(symbol)
-    outs = iter(core.jaxpr_as_fun(closed)(*residuals, *passed_cts))
+    outs = core.jaxpr_as_fun(closed)(*residuals, *passed_cts)
     n_own = len(closed.out_avals)
     zeros = _function_attribute(exporter, symbol, "jaxpr.out_zeros", (False,) * n_own)
-    return [
-        ad_util.Zero(aval) if zero else next(outs)
-        for aval, zero in zip(ct_avals, zeros, strict=True)
-    ]
+    return filled(outs, inverted(zeros), map(ad_util.Zero, ct_avals))
 
 
 def _flat_tree(n: int) -> Any:
@@ -325,19 +300,18 @@ def _flat_tree(n: int) -> Any:
 
 
 def _read_lin(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
-    attributes = _Attributes(op)
-    num_res = attributes.get("num_res", 0)
-    in_zeros = list(attributes.get("in_zeros", ()))
+    num_res = attribute(op, "num_res", 0)
+    in_zeros = list(attribute(op, "in_zeros", ()))
     # Of a zero tangent nothing is known, and its cotangent is dropped.
-    nonzero = iter([aval_of(v.type).to_ct_aval() for v in op.operands][num_res:])
-    ct_avals = [core.abstract_token if zero else next(nonzero) for zero in in_zeros]
+    nonzero = [aval_of(v.type).to_ct_aval() for v in op.operands][num_res:]
+    ct_avals = filled(nonzero, inverted(in_zeros), [core.abstract_token] * len(in_zeros))
 
     def bwd(*args: Any) -> list[Any]:
         exporter.program.trace_rules()
         return _call_bwd(
             exporter,
-            custom_rule_ops.backward_rules(attributes.given),
-            lambda: _rule(exporter, attributes, "bwd"),
+            custom_rule_ops.backward_rules(op.attributes),
+            lambda: _rule(exporter, op, "bwd"),
             ct_avals,
             args[:num_res],
             args[num_res:],
@@ -345,9 +319,9 @@ def _read_lin(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
 
     return primitives.get("custom_lin"), {
         "num_res": num_res,
-        "bwd": wrap_bwd(bwd, _bwd_info(attributes.symbol("bwd") or "bwd")),
+        "bwd": wrap_bwd(bwd, _bwd_info(_symbol(op, "bwd") or "bwd")),
         "out_avals": [aval_of(v.type) for v in op.results],
-        "symbolic_zeros": attributes.get("symbolic_zeros", False),
+        "symbolic_zeros": attribute(op, "symbolic_zeros", False),
         "in_zeros": in_zeros,
     }
 

@@ -1,12 +1,12 @@
-"""Custom derivative rules of JAX's other form: methods of a high-level primitive.
+"""Custom derivative rules in JAX's other form: methods of a high-level primitive.
 
-Under ``jax_custom_vjp3`` and ``jax_custom_jvp3`` a call of a function with a custom rule is not a
-``custom_vjp_call`` or ``custom_jvp_call`` but a ``call_hi_primitive`` of an object that has the
-function and its rules, and the derivative of it not a ``custom_lin`` but the object's
-``call_hi_primitive_linearized``.  :func:`ordinary` makes of these equations the ones that JAX has
-without the flags, so that all else knows of one form only.
+Under ``jax_custom_vjp3`` and ``jax_custom_jvp3``, a call of a function with a custom rule is a
+``call_hi_primitive`` of an object that has the function and its rules, in place of a
+``custom_vjp_call`` or ``custom_jvp_call``.  Its derivative is the object's
+``call_hi_primitive_linearized``, in place of a ``custom_lin``.  :func:`ordinary` converts these
+equations to those that JAX makes without the flags, so all other code knows only one form.
 
-A rule is a method that takes and gives pytrees, and internal zeros:
+A rule is a method that takes and returns pytrees, and internal zeros:
 
 ============================  ==================================================================
 ``vjp_fwd(nonzero, *args)``   results and residuals
@@ -14,11 +14,11 @@ A rule is a method that takes and gives pytrees, and internal zeros:
 ``jvp(primals, tangents)``    results and tangents
 ============================  ==================================================================
 
-Behind the operands that the function closes over there may be some that the forward rule alone
-takes (what JAX has saved for a rematerialised one); like the former they have no cotangents.
+The first operands are those that the function closes over.  Some that only the forward rule takes
+may follow (values that JAX has saved for a rematerialised one).  Neither have cotangents.
 
-``generic_batching`` and rules for ``jax.remat`` say what JAX's transformations of the call are to
-be: an equation with these stays what it is (:func:`unmatched`).
+``generic_batching`` and rules for ``jax.remat`` define JAX's transformations of the call: an
+equation with these is not converted (:func:`unmatched`).
 """
 
 from __future__ import annotations
@@ -43,14 +43,15 @@ from jaxmlir._compat import (
     open_jaxpr,
     pe,
     rebound,
+    trace_flat,
     tree_util,
     wrap_bwd,
 )
 from jaxmlir.errors import JaxmlirError
-from jaxmlir.support.masks import left_out
+from jaxmlir.support.masks import filled, inverted, left_out
 
-# What a program has too of the parameters of primitives with custom rules.  How a backward rule
-# gives cotangents, and what it logs, are no matter there.
+# The parameters of primitives with custom rules that a program can represent, or can ignore: how a
+# backward rule gives cotangents, and what it logs.
 _MATCHED = frozenset(
     "traced fwd bwd jvp_fun jvp_rule symbolic_zeros static_argnums opt_remat bwd_accums "
     "with_logs".split()
@@ -58,7 +59,7 @@ _MATCHED = frozenset(
 
 
 def _classes(*names: str) -> tuple[type, ...]:
-    """The classes of these names that the installed JAX has."""
+    """The classes of these names, as far as the installed JAX has them."""
     classes = (getattr(hijax, name, None) for name in names)
     return tuple(cls for cls in classes if cls is not None)
 
@@ -68,24 +69,24 @@ _JVP = _classes("CustomJVPTraced")
 _BATCHED = _classes("VmapOf")
 _REMAT = _classes("OptRemat")
 OBJECTS = (*_VJP, *_JVP, *_BATCHED)
-"""The classes of primitives that have custom rules, or may."""
+"""The classes of primitives that have, or may have, custom rules."""
 
 FUNCTIONS = _classes("custom_vjp3", "custom_jvp3")
 """The classes of functions with custom rules."""
 
 STATIC = _classes("Static")
-"""The class of arguments that are no arrays."""
+"""The class of arguments that are not arrays."""
 
 
 def ordinary(eqn: Any) -> Any:
-    """The equation that JAX has without the flags; the same one where there is none."""
+    """The equation that JAX makes without the flags, or ``eqn`` itself if there is none."""
     prim = eqn.params["_prim"]
     if isinstance(prim, _REMAT):
         return _optimized_remat(eqn, prim)
     owner = _owner(prim)
     if not isinstance(owner, _VJP + _JVP) or unmatched(prim):
         return eqn
-    # Before JAX 0.11 neither the equation nor those that it is in have the function's effects.
+    # Before JAX 0.11 neither the equation nor its enclosing ones have the function's effects.
     if owner.traced.jaxpr.effects and not eqn.effects:
         return eqn
     with _compat.in_context(eqn.ctx):
@@ -95,14 +96,14 @@ def ordinary(eqn: Any) -> Any:
 
 
 def unmatched(prim: Any) -> list[str]:
-    """The options of a primitive with custom rules that no op has."""
+    """The options of a primitive with custom rules that no op can represent."""
     owner = _owner(prim)
     params = owner.params if isinstance(owner, _VJP + _JVP) else {}
     return [name for name, value in params.items() if value and name not in _MATCHED]
 
 
 def _owner(prim: Any) -> Any:
-    """The primitive that has the rules: of one that was batched the one that it was made of."""
+    """The primitive that has the rules; for a batched one, the primitive that was batched."""
     while isinstance(prim, _BATCHED):
         prim = prim.prim
     return prim
@@ -117,7 +118,7 @@ def _custom_vjp(eqn: Any, prim: Any) -> Any:
 
     def out_trees() -> tuple[Any, Any, list[int | None]]:
         res_tree, forwarded = traced.val
-        # JAX counts the operands with those in front that the function closes over.
+        # JAX also counts the operands in front, which the function closes over.
         return prim.out_tree, res_tree, [i if i is None else n + i for i in forwarded]
 
     forward, backward = HijaxRule(prim, owner.fwd), HijaxRule(prim, owner.bwd)
@@ -155,11 +156,7 @@ def _custom_lin(eqn: Any, prim: Any) -> Any:
     rule = HijaxRule(prim, owner.bwd if isinstance(owner, _VJP) else owner.jvp)
 
     def bwd(*args: Any) -> list[Any]:
-        nonzero_cts = iter(args[tree.num_leaves :])
-        cotangents = [
-            next(nonzero_cts) if nz else ad_util.Zero(aval)
-            for aval, nz in zip(out_avals, nonzero, strict=True)
-        ]
+        cotangents = filled(args[tree.num_leaves :], nonzero, map(ad_util.Zero, out_avals))
         residuals = tree_util.tree_unflatten(tree, args[: tree.num_leaves])
         return cotangents_of(rule.prim, [residuals], cotangents)
 
@@ -168,17 +165,17 @@ def _custom_lin(eqn: Any, prim: Any) -> Any:
         "bwd": wrap_bwd(bwd, rule.info("custom_vjp bwd")),
         "out_avals": [v.aval for v in eqn.outvars],
         "symbolic_zeros": bool(owner.symbolic_zeros),
-        "in_zeros": [not nz for nz in params["nz_in_flat"]],
+        "in_zeros": list(inverted(params["nz_in_flat"])),
     }
     return eqn.replace(primitive=ad.custom_lin_p, params=params)
 
 
 def _optimized_remat(eqn: Any, prim: Any) -> Any:
-    """A forward rule of which nothing is left but the function where no residual is used: its
-    residuals are the first results of the equation that JAX has without the flag."""
+    """Converts a forward rule that is replaced by the function where no residual is used.  The
+    equation that JAX makes without the flag has the residuals as its first results."""
     count = len(prim.orig.out_avals_flat)
     fwd, consts = open_jaxpr(prim.traced_fwd.jaxpr)
-    # One with constants that are values of a trace has lost them.
+    # Operands are missing if a constant was a tracer; such a rule is not converted.
     if len(fwd.invars) != len(eqn.invars):
         return eqn
     results = [*fwd.outvars[count:], *fwd.outvars[:count]]
@@ -211,7 +208,7 @@ def _remat_params(fwd: Any, num_consts: int, num_res: int, called: Any) -> dict[
 
 
 def _called(eqn: Any, prim: Any) -> Any:
-    """The jaxpr of the function, of all operands."""
+    """The jaxpr of the function, with all operands as arguments."""
     owner = _owner(prim)
     if prim is not owner:
         return _expanded(prim, [v.aval for v in eqn.invars], owner.traced.jaxpr.debug_info)
@@ -230,11 +227,11 @@ def _expanded(prim: Any, avals: Sequence[Any], info: core.DebugInfo) -> Any:
     def flat(*leaves: Any) -> list[Any]:
         return prim.out_tree.flatten_up_to(prim.expand(*args_of(prim, leaves)))
 
-    return close_jaxpr(*_traced(flat, avals, info))
+    return close_jaxpr(*trace_flat(flat, avals, info))
 
 
 def _num_consts(prim: Any) -> int:
-    """How many of the first operands are what the function closes over."""
+    """How many of the first operands are values that the function closes over."""
     owner = _owner(prim)
     # Before JAX 0.12 a custom_jvp function may not close over values of a trace.
     takes = hasattr(owner, "drop_fwd_consts") or "jvp_rule" in owner.params
@@ -248,7 +245,7 @@ class HijaxRule:
     """One of the rules of a primitive.
 
     Attributes:
-      function: what makes it: the user's function, or one of JAX's around that.
+      function: the user's function of the rule, or a wrapper of JAX's around it.
     """
 
     def __init__(self, prim: Any, function: Any):
@@ -262,12 +259,12 @@ class HijaxRule:
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """What may close over values: the function, and arguments that are no arrays."""
+        """Objects that may close over values: the function, and arguments that are not arrays."""
         return self.function, self.prim.in_avals
 
 
 class CalledFunction:
-    """A function that a rule calls: known by its equations, as each call has a jaxpr of its own."""
+    """A function that a rule calls.  Its equations identify it: each call has its own jaxpr."""
 
     def __init__(self, jaxpr: Any):
         self.jaxpr = jaxpr
@@ -281,12 +278,12 @@ class CalledFunction:
 def _forward(
     rule: HijaxRule, avals: Sequence[Any], n: int, traced: lu.Store, remat: CalledFunction | None
 ) -> Callable[..., tuple[Any, Sequence[Any]]]:
-    """What traces the forward rule, told which operands have tangents.
+    """A function that traces the forward rule, told which operands have tangents.
 
     Args:
-      avals: the types of operands, of which the function closes over the first ``n``.
-      traced: gets the pytree of the residuals, and for each the operand that it is, of the last
-        trace.
+      avals: the types of operands; the function closes over the first ``n``.
+      traced: receives, for the last trace, the pytree of residuals, and for each residual the index
+        of the operand that it is, if any.
       remat: the function, if it is to be called instead where no residual is used.
     """
 
@@ -296,7 +293,7 @@ def _forward(
 
         def flat(*leaves: Any) -> list[Any]:
             nonzero = args_of(prim, [*[False] * n, *nonzeros])
-            # Before JAX 0.12 it says too that all results have tangents.
+            # Before JAX 0.12 the rule also returns that all results have tangents.
             out, res, *_ = prim.vjp_fwd(nonzero, *args_of(prim, leaves))
             residuals, res_tree = tree_util.tree_flatten(res)
             operands = {id(leaf): i for i, leaf in enumerate(leaves[n:])}
@@ -306,7 +303,7 @@ def _forward(
             return [*unforwarded, *prim.out_tree.flatten_up_to(out)]
 
         info = rule.info("custom_vjp fwd")
-        jaxpr, consts = _without_leading(*_traced(flat, avals, info), n)
+        jaxpr, consts = _without_leading(*trace_flat(flat, avals, info), n)
         if remat is None:
             return jaxpr, consts
         num_res = len(jaxpr.outvars) - len(prim.out_avals_flat)
@@ -314,13 +311,13 @@ def _forward(
             close_jaxpr(constvars_as_arguments(jaxpr)), len(consts), num_res, remat.jaxpr
         )
         bind = custom_derivatives.remat_opt_p.bind
-        return _traced(lambda *leaves: bind(*consts, *leaves, **params), avals, info)
+        return trace_flat(lambda *leaves: bind(*consts, *leaves, **params), avals, info)
 
     return fwd
 
 
 def _backward(rule: HijaxRule, n: int, traced: lu.Store) -> Callable[..., list[Any]]:
-    """The backward rule that belongs to what :func:`_forward` traced last."""
+    """The backward rule that belongs to the last trace of :func:`_forward`."""
 
     def bwd(*args: Any) -> list[Any]:
         tree, _ = traced.val
@@ -331,10 +328,10 @@ def _backward(rule: HijaxRule, n: int, traced: lu.Store) -> Callable[..., list[A
 
 
 def cotangents_of(prim: Any, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-    """What the backward rule of a primitive gives for all operands.
+    """The cotangents that the backward rule of a primitive gives for all operands.
 
     Args:
-      residuals: what its forward rule has given for it, in one pytree or several.
+      residuals: the residuals from its forward rule, in one or several pytrees.
     """
     converted = [
         ad_util.Zero(ct.aval) if type(ct) is ad_util.SymbolicZero else ct for ct in cotangents
@@ -350,7 +347,7 @@ def cotangents_of(prim: Any, residuals: Sequence[Any], cotangents: Sequence[Any]
 
 
 class CotangentSum(ad.ValAccum):
-    """The sum of cotangents of an operand, among them zeros, which may be of a reference's type."""
+    """The sum of an operand's cotangents.  It skips zeros, which may have a reference's type."""
 
     def accum(self, x: Any) -> None:
         if type(x) is not ad_util.Zero:
@@ -358,14 +355,14 @@ class CotangentSum(ad.ValAccum):
 
 
 def _ct_aval(aval: Any) -> Any:
-    """The type of an operand's cotangent; of a reference it is that of what it refers to."""
+    """The type of an operand's cotangent; for a reference, that of its value's cotangent."""
     return getattr(aval, "inner_aval", aval).to_ct_aval()
 
 
 def _jvp(
     rule: HijaxRule, avals: Sequence[Any], n: int
 ) -> Callable[..., tuple[Any, Sequence[Any], list[bool]]]:
-    """What traces the JVP rule, told which tangents are zero."""
+    """A function that traces the JVP rule, told which tangents are zero."""
 
     def jvp(*in_zeros: bool) -> tuple[Any, Sequence[Any], list[bool]]:
         prim = rule.prim
@@ -374,11 +371,8 @@ def _jvp(
         all_zeros = [True] * n + list(in_zeros)
 
         def flat(*values: Any) -> list[Any]:
-            nonzero_ins = iter(values[len(avals) :])
-            in_tangents = [
-                ad_util.Zero(aval) if zero else next(nonzero_ins)
-                for aval, zero in zip(tangents, all_zeros, strict=True)
-            ]
+            zeros = map(ad_util.Zero, tangents)
+            in_tangents = filled(values[len(avals) :], inverted(all_zeros), zeros)
             out, out_tangents = prim.jvp(
                 args_of(prim, values[: len(avals)]), args_of(prim, in_tangents)
             )
@@ -388,7 +382,7 @@ def _jvp(
             return [*prim.out_tree.flatten_up_to(out), *left_out(leaves, out_zeros)]
 
         taken = left_out(tangents, all_zeros)
-        traced = _traced(flat, [*avals, *taken], rule.info("custom_jvp jvp"))
+        traced = trace_flat(flat, [*avals, *taken], rule.info("custom_jvp jvp"))
         jaxpr, consts = _without_leading(*traced, n)
         return jaxpr, consts, out_zeros
 
@@ -396,7 +390,7 @@ def _jvp(
 
 
 def args_of(prim: Any, leaves: Sequence[Any]) -> Any:
-    """Something for each operand, as arguments of the function."""
+    """One leaf for each operand, arranged as the arguments of the function."""
     return tree_util.tree_unflatten(prim.in_tree, leaves)
 
 
@@ -404,19 +398,11 @@ def _leaves(avals: Any) -> list[Any]:
     return tree_util.tracing_registry.flatten(avals)[0]
 
 
-def _traced(
-    function: Callable[..., Any], avals: Sequence[Any], info: core.DebugInfo
-) -> tuple[Any, list[Any]]:
-    wrapped = lu.wrap_init(function, debug_info=info.with_unknown_names())
-    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(wrapped, list(avals))
-    return jaxpr, consts
-
-
 def _without_leading(jaxpr: Any, consts: list[Any], n: int) -> tuple[Any, list[Any]]:
-    """A rule's jaxpr that does not take the first ``n`` operands, which no rule is given.
+    """A rule's jaxpr without the first ``n`` operands, which rules are not given.
 
     Raises:
-      JaxmlirError: it uses them.
+      JaxmlirError: the rule uses one of them.
     """
     if not n:
         return jaxpr, consts
@@ -428,12 +414,12 @@ def _without_leading(jaxpr: Any, consts: list[Any], n: int) -> tuple[Any, list[A
     return open_jaxpr(bind_leading(close_jaxpr(jaxpr), consts))
 
 
-# What JAX's functions around a user's rule call it.
+# The names of a user's rule in the closures of JAX's wrappers around it.
 _RULE_CELLS = ("fwd", "bwd", "jvp_fun")
 
 
 def _users(rule: Any) -> Any:
-    """The user's rule that a function of JAX's is around."""
+    """The user's rule inside JAX's wrappers, if ``rule`` is one of these."""
     while _is_of_hijax(rule):
         cells = _compat.cells_of(rule)
         inner = next((cells[name] for name in _RULE_CELLS if name in cells), None)
@@ -454,7 +440,7 @@ def _is_of_hijax(function: Any) -> bool:
 
 
 def rule_parts(prim: Any) -> Iterator[Any]:
-    """What tells the rules of a primitive from those of another: not its function."""
+    """The parts that tell the rules of a primitive from those of another, without the function."""
     arguments, tree = tree_util.tracing_registry.flatten(
         prim.in_avals, lambda leaf: isinstance(leaf, STATIC)
     )
@@ -462,19 +448,19 @@ def rule_parts(prim: Any) -> Iterator[Any]:
     yield {name: value for name, value in prim.params.items() if name != "traced"}
 
 
-# What JAX's functions around a rule know of the function, and of its arguments' pytree, which the
-# primitive that they belong to tells.
+# Variables in the closures of JAX's wrappers that describe the function and the pytree of its
+# arguments.  The primitive identifies these already.
 _TOLD = frozenset({"traced", "in_avals", "in_avals_", "in_tree"})
 
 
 def telling_cells(function: types.FunctionType) -> Sequence[Any]:
-    """The cells of a function, of one of JAX's around a rule those that tell it from another."""
+    """The cells of a function that identify it; for a wrapper of JAX's around a rule, only some."""
     if not _is_of_hijax(function):
         return function.__closure__ or ()
     return [cell for name, cell in _compat.cells_of(function).items() if name not in _TOLD]
 
 
 def function_parts(function: Any) -> tuple[Any, ...]:
-    """A function with custom rules, and these."""
+    """A function with custom rules, and its rules."""
     names = ("f", "fwd", "bwd", "jvp_fun", "remat_rules")
     return tuple(getattr(function, name, None) for name in names)

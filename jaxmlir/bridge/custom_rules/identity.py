@@ -1,8 +1,8 @@
-"""What makes two custom derivative rules the same.
+"""Decides whether two custom derivative rules are the same.
 
 A rule may call the function it belongs to, and every trace of that call makes new thunks.  So rules
-are told apart by structure, not by object: the user's function behind the wrappers, what it closes
-over, and the abstract arguments.
+are compared by structure, not as objects: the user's function inside the wrappers, the values it
+closes over, and the abstract arguments.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import functools
 import types as py_types
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -31,7 +32,7 @@ from jaxmlir.dialect.codec.pytrees import nodes
 
 
 def rules_key(eqn: Any, identity: Identities) -> Any:
-    """Equal for equations whose rules would trace alike."""
+    """A key that is equal for equations whose rules would trace alike."""
     params = eqn.params
     functions = tuple(identity(params[name]) for name in closures.THUNKS if name in params)
     numbers = tuple(params.get(name) for name in ("num_consts", "num_res", "symbolic_zeros"))
@@ -41,7 +42,7 @@ def rules_key(eqn: Any, identity: Identities) -> Any:
     return eqn.primitive.name, functions, numbers, values, cotangents, avals
 
 
-# Of these classes only: an object of one that is made of them may have more to it.
+# Only exactly these classes: an object of a subclass may hold more.
 _EXACT = {
     **dict.fromkeys((str, bytes, int, float, complex, bool, type(None)), "atom"),
     **dict.fromkeys((tuple, list), "sequence"),
@@ -54,9 +55,10 @@ _ATOMS = (np.generic, type, np.dtype, batching.AxisData, jax.ShapeDtypeStruct)
 class Identities:
     """Numbers for objects: equal for rules that would trace alike.
 
-    Functions are their code with what they close over, wrapped functions what they wrap, nodes of
-    pytrees (a layer, a solver) their class and attributes; a new closure over equal things gets the
-    same number.  What cannot be compared is its own address, so everything numbered is kept alive.
+    A function is numbered by its code and what it closes over, a wrapped function by what it wraps,
+    a pytree node (a layer, a solver) by its class and attributes.  So a new closure over equal
+    values gets the same number.  An object that cannot be compared is numbered by its address, so
+    everything numbered is kept alive.
     """
 
     def __init__(self) -> None:
@@ -74,7 +76,7 @@ class Identities:
         number = self._of_object.get(id(value))
         if number is None:
             self._alive.append(value)
-            # What refers to it meanwhile is known by it alone.
+            # Objects that refer back to it, numbered meanwhile, know it by its address.
             self._of_object[id(value)] = self._number(("object", id(value)))
             number = self._of_object[id(value)] = self._number(self._structure(value, kind))
         return number
@@ -83,63 +85,70 @@ class Identities:
         return self._numbers.setdefault(key, len(self._numbers))
 
     def _structure(self, value: Any, kind: str) -> Any:
-        match kind:
-            case "wrapped":
-                transforms = [(self(gen), self(args)) for gen, args in rule_transforms(value)]
-                return (kind, self(value.f), *transforms)
-            case "partial":
-                parts = self(value.func), self(value.args), self(value.keywords)
-                return (type(value), *parts, *self._attributes(value))
-            case "method":
-                return (kind, self(value.__func__), self(value.__self__))
-            case "function":
-                cells = [self(_cell(cell)) for cell in hijax.telling_cells(value)]
-                raw_defaults = value.__defaults__, value.__kwdefaults__
-                defaults = [None if d is None else self(d) for d in raw_defaults]
-                globals_ = id(value.__globals__)
-                return (value.__code__, globals_, *defaults, *cells, *self._attributes(value))
-            case "box":
-                return (type(value), self(value.val))
-            case "sequence":
-                return (type(value), *map(self, value), *self._attributes(value))
-            case "tree":
-                # What nodes hold besides their children is equal as they say, as in JAX: but it is
-                # not all that numbers are.
-                key = value if _has_hash(value) else ("object", id(value))
-                return (type(value), key, *(self._number_in(data) for _, data in nodes(value)))
-            case "set":
-                return (type(value), frozenset(map(self, value)))
-            case "rule":
-                return (type(value), self(value.prim))
-            case "primitive":
-                return (type(value), *map(self, hijax.rule_parts(value)))
-            case "custom function":
-                return (type(value), *map(self, hijax.function_parts(value)))
-            case "called":
-                return (type(value), *map(self, value.parts))
-            case "dictionary":
-                return (type(value), *((self(k), self(v)) for k, v in value.items()))
-            case "aval":
-                return value
-            case "node":
-                return (type(value), self(vars(value)))
-        return ("object", id(value))
+        parts_of = _PARTS.get(kind)
+        return ("object", id(value)) if parts_of is None else (type(value), *parts_of(self, value))
 
-    def _attributes(self, value: Any) -> list[tuple[str, int]]:
+    def attributes(self, value: Any) -> list[tuple[str, int]]:
+        """The names and numbers of what an object holds."""
         return [(name, self(item)) for name, item in getattr(value, "__dict__", {}).items()]
 
-    def _number_in(self, value: Any) -> Any:
+    def number_in(self, value: Any) -> Any:
         """The numbers of the numbers and strings in a value."""
         kind = _kind(type(value))
         if kind in ("sequence", "set"):
-            return tuple(map(self._number_in, value))
+            return tuple(map(self.number_in, value))
         if kind == "dictionary":
-            return tuple(map(self._number_in, value.values()))
+            return tuple(map(self.number_in, value.values()))
         return self(value) if kind == "atom" else None
 
 
+def _of_function(number: Identities, value: Any) -> Iterator[Any]:
+    yield from (value.__code__, id(value.__globals__))
+    for part in (value.__defaults__, value.__kwdefaults__):
+        yield None if part is None else number(part)
+    yield from (number(_cell(cell)) for cell in hijax.telling_cells(value))
+    yield from number.attributes(value)
+
+
+def _of_wrapped(number: Identities, value: Any) -> Iterator[Any]:
+    yield number(value.f)
+    yield from ((number(gen), number(args)) for gen, args in rule_transforms(value))
+
+
+def _of_partial(number: Identities, value: functools.partial[Any]) -> Iterator[Any]:
+    yield from map(number, (value.func, value.args, value.keywords))
+    yield from number.attributes(value)
+
+
+def _of_tree(number: Identities, value: Any) -> Iterator[Any]:
+    # What nodes hold besides their children is equal as they say, as in JAX: but it is not all that
+    # numbers are.
+    yield value if _has_hash(value) else ("object", id(value))
+    yield from (number.number_in(data) for _, data in nodes(value))
+
+
+_PARTS: dict[str, Callable[[Identities, Any], Iterable[Any]]] = {
+    "wrapped": _of_wrapped,
+    "partial": _of_partial,
+    "method": lambda number, value: map(number, (value.__func__, value.__self__)),
+    "function": _of_function,
+    "box": lambda number, value: [number(value.val)],
+    "sequence": lambda number, value: [*map(number, value), *number.attributes(value)],
+    "tree": _of_tree,
+    "set": lambda number, value: [frozenset(map(number, value))],
+    "rule": lambda number, value: [number(value.prim)],
+    "primitive": lambda number, value: map(number, hijax.rule_parts(value)),
+    "custom function": lambda number, value: map(number, hijax.function_parts(value)),
+    "called": lambda number, value: map(number, value.parts),
+    "dictionary": lambda number, value: [(number(k), number(v)) for k, v in value.items()],
+    "aval": lambda number, value: [value],
+    "node": lambda number, value: [number(vars(value))],
+}
+"""What tells values of a kind apart, with their classes; others are told apart by their address."""
+
+
 def _atom(value: Any) -> Any:
-    """What tells an atom from others: zeros have signs."""
+    """A key that distinguishes all atoms, also 0.0 and -0.0."""
     if isinstance(value, np.generic):
         return type(value), value.dtype, value.tobytes()
     return type(value), repr(value) if isinstance(value, (float, complex)) else value
@@ -153,16 +162,16 @@ def _has_hash(value: Any) -> bool:
     return True
 
 
-# In what rules are made of, by the first class that fits.
+# How objects in rules are compared, by the first class that matches.
 _KINDS: dict[Any, str] = {
     _ATOMS: "atom",
     lu.WrappedFun: "wrapped",
     functools.partial: "partial",
     py_types.MethodType: "method",
     py_types.FunctionType: "function",
-    # What JAX puts static and nondifferentiated arguments in.
+    # JAX's wrappers of static and nondifferentiated arguments.
     (util.Unhashable, util.Hashable, *hijax.STATIC): "box",
-    # What tells nothing about a rule: the trace that made it, what tracing it filled in, its names.
+    # Irrelevant to a rule: the trace that made it, stores that tracing fills in, its names.
     (core.Trace, lu.Store, lu.EqualStore, core.DebugInfo): "incidental",
     tuple: "sequence",
     tree_util.PyTreeDef: "tree",
@@ -195,7 +204,7 @@ def _is_plain(cls: type) -> bool:
 
 
 class SerialThunk:
-    """A thunk of a rule, for one thread at a time.
+    """A thunk of a rule that one thread at a time can run.
 
     Args:
       lock: held while the rule is traced.
@@ -211,9 +220,9 @@ class SerialThunk:
 
 
 def innermost(value: Any) -> Any:
-    """A rule without the layers around it that do nothing; most are JAX's.
+    """A rule without the wrappers around it that do nothing, most of which are JAX's.
 
-    Tracing a rule that calls its own function adds one each time; they must not make it another.
+    Each trace of a rule that calls its own function adds one, which must not make a new rule.
     """
     while True:
         if isinstance(value, lu.WrappedFun) and not rule_transforms(value):

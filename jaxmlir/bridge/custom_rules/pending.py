@@ -1,16 +1,17 @@
-"""Custom derivative rules that have not been traced yet, and when they are.
+"""Custom derivative rules that have not been traced yet.
 
-JAX traces rules when it differentiates.  So does a program: the rules of the ops that it runs, not
-those of the ops in these rules, which wait in the derivative for the next one.  All are traced when
-somebody looks at a program's module; what is only lowered and run never does either.
+JAX traces rules when it differentiates, and so does a program: it traces the rules of the ops that
+it runs.  The rules of ops in these rules wait in the derivative for the next differentiation.  All
+rules are traced when somebody looks at a program's module.  A program that is only lowered and run
+traces none.
 
-An op whose rules are missing is marked with their number in a table (:class:`UntracedRules`) that a
-program shares with what is derived from it.  What they are is known by the equation that the op was
-imported from, or, of an op that a transformation has made, by those of the op that it made it of.
+An op without its rules is marked with their number in a table (:class:`UntracedRules`) that a
+program shares with the programs derived from it.  The source of the rules is the equation that the
+op was imported from.  If a transformation made the op from another op, it is the source of that.
 
-A rule that is told which tangents are zero is asked when these are known, as JAX does.  So the mark
-of its op stays after the rules are traced, until the program is written down: one that was read
-has the rules that were traced for what they may be told.
+A rule that is told which tangents are zero is traced when the zeros are known, as in JAX.  So its
+op keeps its mark after the rules are traced, until the program is written to a file; a program read
+from a file has the rules that were traced for possible zeros.
 """
 
 from __future__ import annotations
@@ -35,71 +36,71 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# How often a rule is traced within itself, for other arguments each time: how many derivatives
-# there are.  Each of an ODE's is several times the program of the one before, so only short rules
-# (in equations) go on after the first few.
+# How often a rule is traced within itself, for other arguments each time: the number of
+# derivatives.  Each derivative of an ODE is several times as large as the one before, so only short
+# rules (of up to SHORT equations) go on after the first few.
 MAX_ORDER = 2
 MAX_ORDER_OF_SHORT = 8
 SHORT = 100
 
-# No number is that of other rules in another program, which a mark may get to.
+# Unique across programs, since an op may bring its mark into another program.
 _numbers = itertools.count()
 
 
 class RuleSource(Protocol):
-    """What the rules of an op can be made of.  Equal sources make equal rules."""
+    """A source from which the rules of an op can be traced.  Equal sources make equal rules."""
 
     @property
     def in_rule(self) -> bool:
-        """Whether the op came with the rule of another."""
+        """Whether the op is inside the rule of another op."""
 
     @property
     def function(self) -> str:
-        """The function that has the rules, or the rule of a custom_lin, as JAX tells of it:
+        """The function that has the rules, or the rule of a custom_lin, in JAX's format:
         ``f at model.py:3``."""
 
     @property
     def plain_jvp(self) -> Any | None:
-        """The thunk of a JVP rule that JAX can call as it is, wherever the op is; ``None`` of other
-        rules."""
+        """The thunk of a JVP rule that JAX can call as it is, wherever the op is; ``None`` for
+        other rules."""
 
     def trace(
         self, attributes: dict[str, ir.Attribute], pending: PendingRules
     ) -> Iterator[tuple[str, ir.Attribute]]:
-        """What its rules add to the attributes of an op; writes their functions."""
+        """Writes the functions of the rules; yields the attributes that name them on the op."""
 
     def tell(
         self, attributes: dict[str, ir.Attribute], pending: PendingRules, zeros: Mask
     ) -> Iterator[tuple[str, ir.Attribute]]:
-        """The one that names the rule which is told which tangents are zero, or of a custom_lin
-        which cotangents; or else that says why there is none."""
+        """Writes the rule that is told which tangents (for a custom_lin: cotangents) are zero;
+        yields the attribute that names it or says why there is none."""
 
     def forward_alone(self, pending: PendingRules) -> Iterator[tuple[str, ir.Attribute]]:
-        """The forward rule of a custom_vjp call, as :meth:`trace` gives it, or says why there is
-        none; nothing where it is made with the backward rule."""
+        """Yields the forward rule of a custom_vjp call as :meth:`trace` does, or why there is none;
+        nothing if the forward rule is made along with the backward rule."""
 
     def backward(
         self, pending: PendingRules, in_zeros: Mask, ct_zeros: Mask | None
     ) -> Iterator[tuple[str, ir.Attribute]]:
-        """The attributes of a custom_lin that stands for the derivative of a custom_vjp call.
+        """Yields the rule attributes of the custom_lin that is the derivative of a custom_vjp call.
 
         Args:
-          in_zeros: what the forward rule was told.
-          ct_zeros: what the backward rule is told; ``None``: all that it may be told.
+          in_zeros: the zeros that the forward rule was told.
+          ct_zeros: the zeros that the backward rule is told; ``None`` for all that it may meet.
         """
 
     def numbered_by(self, identity: Identities) -> RuleSource:
-        """An equal source, among those of another table."""
+        """An equal source, for the table with this identity."""
 
 
 class UntracedRules:
-    """The rules that are missing in a program, by the numbers that its ops are marked with.
+    """The sources of rules that a program lacks, by the numbers that its ops are marked with.
 
-    A program and those derived from it share a table.  It grows only.
+    A program and those derived from it share a table, which only grows.
 
     Attributes:
       config: JAX's configuration at the time of the import, under which rules are traced.
-      identity: numbers Python's side of rules, equal ones alike.
+      identity: numbers the Python objects that rules consist of; equal ones get equal numbers.
     """
 
     def __init__(self, config: ConfigSnapshot | None = None) -> None:
@@ -111,31 +112,31 @@ class UntracedRules:
         self._numbers: dict[RuleSource, int] = {}
 
     def add(self, op: Any, source: RuleSource) -> None:
-        """Marks an op with a number of its own: comparing rules takes longer than an import."""
+        """Marks an op with a new number, since comparing rules takes longer than an import."""
         op.attributes[MARK] = _mark(self._append(source))
 
     def number(self, source: RuleSource) -> ir.IntegerAttr:
-        """The mark of ops with such rules; equal ones have the same."""
+        """The mark of ops with this source; equal sources have the same mark."""
         number = self._numbers.get(source)
         if number is None:
             number = self._numbers[source] = self._append(source)
         return _mark(number)
 
     def unify(self, functions: Iterable[Any]) -> None:
-        """Marks the marked ops of some functions alike where their rules are equal."""
+        """Gives the marked ops of some functions equal marks where their rules are equal."""
         for op in marked_ops(functions):
             source = self.of(op)
             if source is not None:
                 op.attributes[MARK] = self.number(source)
 
     def take_up(self, sources: Mapping[int, RuleSource]) -> None:
-        """Knows the rules of ops that come from another program, by the marks that they have."""
+        """Adds the sources of ops that come from another program, under the marks they have."""
         for number, source in sources.items():
             if number not in self._sources:
                 self._sources[number] = source.numbered_by(self.identity)
 
     def of(self, op: Any) -> RuleSource | None:
-        """What the rules of an op are made of, if it has a mark of this table."""
+        """The source of an op's rules, if the op has a mark of this table."""
         attributes = op.attributes
         return self._sources.get(attributes[MARK].value) if MARK in attributes else None
 
@@ -151,10 +152,10 @@ def _mark(number: int) -> ir.IntegerAttr:
 
 @dataclass(frozen=True)
 class DerivedSource:
-    """What the rules of an op are made of that a transformation has made of another op.
+    """The source of the rules of an op that a transformation has made from another op.
 
     Attributes:
-      of: what those of the other op are made of.
+      of: the source of the other op's rules.
     """
 
     of: RuleSource
@@ -180,7 +181,7 @@ class DerivedSource:
 
 @dataclass(frozen=True)
 class Backward(DerivedSource):
-    """The rules of a custom_lin: the backward rules of a forward rule that was told zeros."""
+    """The source of a custom_lin's rules: the backward rules of a forward rule told zeros."""
 
     in_zeros: Mask
 
@@ -201,7 +202,7 @@ class Backward(DerivedSource):
 
 
 class _Importer(Protocol):
-    """What writes rules: a :class:`jaxmlir.bridge.importer.Importer`."""
+    """Writes rules: a :class:`jaxmlir.bridge.importer.Importer`."""
 
     module: ir.Module
     origins: dict[Any, Any]
@@ -212,11 +213,11 @@ class _Importer(Protocol):
 class PendingRules:
     """The ops that an importer has written and that lack their rules.
 
-    A rule's own ops are traced after it, breadth first, so a rule that calls its own function is
-    written for the lowest order that needs it.
+    The ops in a rule are traced after the rule, breadth first, so a rule that calls its own
+    function is written for the lowest order that needs it.
 
     Attributes:
-      program: whose module the importer writes to, once there is one.
+      program: the program whose module the importer writes to, once there is one.
     """
 
     def __init__(self, importer: _Importer, program: Module | None = None):
@@ -238,11 +239,11 @@ class PendingRules:
         op: ir.Operation,
         source: Callable[[collections.Counter[str], bool, Identities], RuleSource],
     ) -> None:
-        """Puts off the rules of the op of a custom-derivative equation.
+        """Queues the op of a custom-derivative equation.
 
         Args:
-          source: makes what they are made of, given where the op is (:attr:`place`), and the
-            numbers of equal rules.
+          source: makes the source of the rules, given the op's :attr:`place` and the numbering of
+            equal rules.
         """
         if self.table is None:
             self.table = UntracedRules()
@@ -250,10 +251,10 @@ class PendingRules:
         self._queue.append(op)
 
     def resume(self, functions: Iterable[Any], table: UntracedRules) -> None:
-        """Has the marked ops of some functions wait here.
+        """Queues the marked ops of some functions.
 
-        Not those with marks of another table: whoever has that is about to trace them, and came
-        here since a rule exports functions of the program that it is written to.
+        Ops with marks of another table are left to its owner.  The owner is about to trace them,
+        and led here because a rule exports functions of the program it is written to.
         """
         self.table = table
         self._queue.extend(
@@ -261,31 +262,31 @@ class PendingRules:
         )
 
     def drop(self, count: int) -> None:
-        """Forgets the last ``count`` ops, which are being erased."""
+        """Removes the last ``count`` ops, which are being erased, from the queue."""
         for _ in range(count):
             self._queue.pop()
 
     @property
     def origins(self) -> dict[Any, Any]:
-        """The variable of the jaxpr around that each variable stands for, if it stands for one."""
+        """For each variable, the variable of the enclosing jaxpr that it stands for, if any."""
         return self._importer.origins
 
     # -- where tracing is --
 
     @property
     def in_rule(self) -> bool:
-        """Whether the op whose rules are being traced is in another rule."""
+        """Whether the op whose rules are being traced is inside another rule."""
         return bool(self._within)
 
     @property
     def place(self) -> tuple[collections.Counter[str], bool]:
-        """Where ops are added: what :meth:`around` takes."""
+        """The place of ops added now: the arguments of :meth:`around`."""
         return self._within, self._check_vma
 
     @contextlib.contextmanager
     def around(self, within: collections.Counter[str], check_vma: bool) -> Iterator[None]:
-        """Ops added meanwhile are within those rules, and in a shard_map that checks types or
-        not."""
+        """Ops added meanwhile are inside these rules; ``check_vma``: in a shard_map that checks
+        types."""
         outer = self._within, self._check_vma
         self._within, self._check_vma = within, check_vma
         try:
@@ -294,17 +295,17 @@ class PendingRules:
             self._within, self._check_vma = outer
 
     def inside(self, eqn: Any) -> contextlib.AbstractContextManager[None]:
-        """Ops added meanwhile are in a function that a shard_map names."""
+        """Ops added meanwhile are in a function that a shard_map refers to."""
         return self.around(self._within, eqn.params["check_vma"])
 
     # -- tracing --
 
     def trace(self, within: Collection[str] | None = None) -> None:
-        """Traces the rules of all ops, and of those that the rules bring.
+        """Traces the rules of all queued ops, and of the ops in these rules.
 
         Args:
-          within: only of the ops of these functions; those that their rules bring wait on, and
-            rules that are told zeros, which can be asked when these are known.
+          within: only trace the rules of ops in these functions.  Ops in their rules stay queued,
+            as do ops whose rules are told zeros: these can be traced when the zeros are known.
         """
         if not self._queue:
             return
@@ -314,14 +315,14 @@ class PendingRules:
             self._trace_round(None)
 
     def leave(self) -> None:
-        """Has the ops that wait here wait with those of the program."""
+        """Moves the queued ops to those whose rules the program is to trace later."""
         self.program.rule_tracing.take_up(
             {op.attributes[MARK].value: self.table.of(op) for op in self._queue}
         )
         self._queue.clear()
 
     def _trace_round(self, within: Collection[str] | None) -> None:
-        """Traces the rules of the ops that wait; those that the rules bring wait after them."""
+        """Traces the rules of the queued ops; ops in these rules are queued after them."""
         now, later = collections.deque(), []
         for op in self._queue:
             here = within is None or (
@@ -337,7 +338,7 @@ class PendingRules:
             self._queue.extendleft(reversed([*now, *later]))
 
     def trace_op(self, op: Any) -> None:
-        """Traces the rules of one op, if it lacks them."""
+        """Traces the rules of an op that lacks them."""
         if is_untraced(op):
             source = self.table.of(op)
             with self.table.config.restored():
@@ -349,26 +350,26 @@ class PendingRules:
                 del op.attributes[MARK]
 
     def tell(self, op: Any, zeros: Mask) -> dict[str, ir.Attribute]:
-        """What names the rule of an op that is told which tangents are zero: see
+        """Traces the rule of an op that is told which tangents are zero: see
         :meth:`RuleSource.tell`."""
         with self.table.config.restored():
             attributes = dict(op.attributes.items())
             return dict(self.table.of(op).tell(attributes, self, zeros))
 
     def forward_alone(self, op: Any) -> dict[str, ir.Attribute]:
-        """What names the forward rule of a custom_vjp call (:meth:`RuleSource.forward_alone`)."""
+        """Traces the forward rule of a custom_vjp call: see :meth:`RuleSource.forward_alone`."""
         with self.table.config.restored():
             return dict(self.table.of(op).forward_alone(self))
 
     def once(self, make: Callable[[Module], T]) -> T:
-        """``make(program)``, made once while the rules at hand are traced."""
+        """The result of ``make(program)``, made once and kept until the next :meth:`trace`."""
         if make not in self._derived:
             self._derived[make] = make(self.program)
         return self._derived[make]
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Marked ops of functions that are written meanwhile, by whomever, wait here."""
+        """Queues the marked ops of functions that anybody writes meanwhile."""
         before = functions(self._importer.module).keys()
         yield
         after = functions(self._importer.module)
@@ -377,7 +378,7 @@ class PendingRules:
     def function(
         self, name: str, key: Any, info: core.DebugInfo, trace: Any
     ) -> tuple[str, ir.Attribute]:
-        """``(name, @rule)``, or the reason why there is none under ``<stem>_error``."""
+        """Traces a rule: ``(name, @rule)``, or ``<stem>_error`` with the reason why it failed."""
         source = _source(info)
 
         def trace_bounded() -> Any:
@@ -404,15 +405,15 @@ class PendingRules:
                 return f"{name.split('_')[0]}_error", ir.StringAttr.get(error)
 
     def is_short(self, info: core.DebugInfo) -> bool:
-        """Whether a rule has few equations, as far as that is known."""
+        """Whether a rule has few equations, as far as is known."""
         jaxpr = self._traced.get(_source(info))
         return jaxpr is None or _length(jaxpr) <= SHORT
 
     def alike(self, rule: Any, *kind: Any) -> int | None:
-        """What stands for a rule in a key: equal for those of a kind that would trace alike.
+        """A key for a rule, equal for rules of a kind that would trace alike.
 
-        What a rule is made of is looked at when there is another of its kind: most are alone of
-        their types, and a key that has these needs no more.
+        Rules are only compared if there are several of a kind.  Most rules are the only one for
+        their types, which a key contains anyway.
         """
         first = self._first.setdefault(kind, rule)
         if first is rule:
@@ -426,17 +427,16 @@ def _source(info: core.DebugInfo) -> str:
 
 
 def _length(jaxpr: Any) -> int:
-    """The equations of a jaxpr and its sub-jaxprs."""
+    """The number of equations of a jaxpr and its sub-jaxprs."""
     return sum(1 + sum(map(_length, core.jaxprs_in_params(eqn.params))) for eqn in jaxpr.eqns)
 
 
 def forward_mode_error(program: Module, op: Any, hint: str, what: str = "op") -> ForwardModeError:
-    """What there is to say of a custom_lin that is not transposed: what JAX says, and of what
-    function.
+    """The error for a custom_lin that is not transposed: JAX's message, and the function.
 
     Args:
-      hint: what to do about it.
-      what: said of the op.
+      hint: advice on how to avoid the error.
+      what: follows the op's name in the message.
     """
     table = program.rule_tracing.table
     source = table and table.of(op)

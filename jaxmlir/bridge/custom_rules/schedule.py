@@ -1,15 +1,16 @@
-"""Who traces the custom derivative rules of a program, and when.
+"""Decides when the custom derivative rules of a program are traced.
 
-What waits to be traced is :mod:`jaxmlir.bridge.custom_rules.pending`.  The rules of an imported
-program are traced when its module, or a side table, is first looked at: calling and lowering do
-without, and so do the passes of ``optimize`` and ``jit``.
-Differentiating it traces those of its own ops that have tangents; those of the ops in these rules
-are traced when the derivative is differentiated or looked at.  Batching it traces none, but JVP
-rules by which more may have to be batched.  A rule that is told which tangents are zero is traced
-for those that a derivative meets.
+:mod:`jaxmlir.bridge.custom_rules.pending` holds the rules that wait to be traced.  The rules of an
+imported program are traced when its module, or a side table, is first looked at.  Calling and
+lowering need no rules, nor do the passes of ``optimize`` and ``jit``.  Differentiating a program
+traces the rules of those of its own ops that have tangents; the rules of ops in these rules are
+traced when the derivative is differentiated or looked at.  Batching traces only JVP rules that may
+require more values to be batched.  A rule that is told which tangents are zero is traced for the
+zeros that a derivative meets.
 
-Whoever looks at what was derived from a program whose rules wait gets it as it is derived from the
-program with its rules (:mod:`jaxmlir.program.derived`): no text depends on what was read before.
+If a program was derived from one with untraced rules, looking at it derives it again from the
+program with traced rules (:mod:`jaxmlir.program.derived`), so its text does not depend on what was
+looked at before.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ class RuleTracing:
     """Traces the rules of one program.
 
     Args:
-      table: what the marks of ops mean, if there are any.
-      importer: what wrote the module, if it is there still.
+      table: the rules that the marks of ops stand for, if there are marks.
+      importer: the importer that wrote the module, if it still exists.
 
     Attributes:
-      waiting: whether rules may still be to be traced.
-      marked: whether ops may have marks, of this table or of one that was forgotten.
-      held: leave rules untraced, whoever looks: a transformation is under way.
+      waiting: whether untraced rules may be left.
+      marked: whether ops may have marks, of this table or of one that was dropped.
+      held: leave rules untraced even if somebody looks: a transformation is under way.
       lock: held while the module changes.
     """
 
@@ -60,7 +61,7 @@ class RuleTracing:
 
     @property
     def is_read(self) -> bool:
-        """Whether the program is what whoever looks at it sees."""
+        """Whether the program is already in the form that its readers see."""
         return not (self.waiting or self.reads_as_another)
 
     @property
@@ -69,15 +70,15 @@ class RuleTracing:
         return self._read_as is not None
 
     def read_as(self, make: Callable[[], Module | None]) -> None:
-        """Has the program become another that computes the same when somebody looks at it.
+        """Replaces the program by an equivalent one as soon as somebody looks at it.
 
         Args:
-          make: gives that program, or ``None`` if this one is to stay as it is.
+          make: returns the other program, or ``None`` to keep this one.
         """
         self._read_as = make
 
     def forget(self) -> None:
-        """Takes the rules of the module, which is another one now, for traced."""
+        """Forgets untraced rules: the module was replaced, and the new one has its rules."""
         self.table = self._importer = self._read_as = None
         self.waiting = False
 
@@ -88,7 +89,7 @@ class RuleTracing:
         return result
 
     def sources(self, functions: Iterable[func.FuncOp]) -> dict[int, RuleSource]:
-        """What the marks of the ops in some functions mean."""
+        """The sources of the rules of the marked ops in some functions, by mark."""
         sources = {}
         for op in marked_ops(functions) if self.table is not None else ():
             source = self.table.of(op)
@@ -99,7 +100,7 @@ class RuleTracing:
     def take_up(
         self, sources: Mapping[int, RuleSource], config: ConfigSnapshot | None = None
     ) -> None:
-        """Makes room for ops of another program: the rules that they lack may be asked for."""
+        """Adds the untraced rules of ops that come from another program."""
         if sources:
             if self.table is None:
                 self.table = UntracedRules(config)
@@ -110,10 +111,10 @@ class RuleTracing:
     def holding(self) -> Iterator[None]:
         """Leaves rules untraced meanwhile, for passes that change and compare ops.
 
-        Ops whose rules are equal are marked alike, as they would name the same functions.
+        Ops with equal rules get equal marks, as they would name the same functions if traced.
         """
         self.held = True
-        # It remembers ops, which passes may erase.
+        # The importer refers to ops that passes may erase.
         self._importer = None
         if self.table is not None:
             with scope():
@@ -124,7 +125,7 @@ class RuleTracing:
             self.held = False
 
     def looked_at(self) -> None:
-        """Traces the rules of ops for somebody who may look for them."""
+        """Traces rules before somebody looks at the program."""
         if self.held:
             return
         if self.reads_as_another:
@@ -133,8 +134,7 @@ class RuleTracing:
 
     def _become_as_read(self) -> None:
         with self.lock:
-            # Another thread may have done it meanwhile; and a rule that looks at the program it
-            # belongs to sees it as far as it is.
+            # Another thread may be first.  A rule that looks at its program sees it unfinished.
             if self._read_as is None or self._under_way:
                 return
             self._under_way = True
@@ -154,10 +154,10 @@ class RuleTracing:
         if not self._is_due(of):
             return
         with self.lock:
-            # Another thread may have done it meanwhile, and reads the module already.
+            # Another thread may be first, and read the module already.
             if not self._is_due(of):
                 return
-            # A rule that looks at the program it belongs to sees it as far as it is.
+            # A rule that looks at its own program sees it unfinished.
             if self._under_way:
                 if of is not None:
                     self._pending.trace_op(of)
@@ -175,20 +175,20 @@ class RuleTracing:
                     self.waiting, self._importer = False, None
 
     def _is_due(self, of: Any) -> bool:
-        """Whether rules, or that of an op, are still to be traced."""
+        """Whether any rules, or those of the given op, are still to be traced."""
         return self.waiting and (of is None or is_untraced(of))
 
     def tell(self, op: Any, zeros: Mask) -> dict[str, ir.Attribute]:
-        """The rule of an op that is told which tangents are zero, or of a custom_lin which
-        cotangents: the attribute that names it, or says why there is none.
+        """Traces the rule of an op that is told which tangents (for a custom_lin: cotangents) are
+        zero, and returns the attribute that names it or says why there is none.
 
-        Empty for an op whose rule is not told, or that was read and knows of no more rules.
+        Empty for an op whose rule is not told, or that was read from a file with all its rules.
         """
         return self._asked(lambda pending: pending.tell(op, zeros)) if self.can_tell(op) else {}
 
     def forward_alone(self, op: Any) -> dict[str, ir.Attribute]:
-        """The attribute that names the forward rule of a custom_vjp call, traced without the
-        backward rule, if it can be: the op lacks its rules afterwards as before.
+        """Traces the forward rule of a custom_vjp call without the backward rule, if possible, and
+        returns the attribute that names it.  The op itself is not changed.
 
         Empty for an op that has its rules, or whose forward rule is made with the backward rule.
         """
@@ -199,9 +199,9 @@ class RuleTracing:
     def _asked(
         self, ask: Callable[[PendingRules], dict[str, ir.Attribute]]
     ) -> dict[str, ir.Attribute]:
-        """What is traced for somebody who asks for one rule."""
+        """Traces the one rule that is asked for."""
         with self.lock:
-            # Its own ops may have rules, which wait.
+            # The ops of that rule may have rules in turn, which wait.
             self.waiting: bool = True
             if self._under_way:
                 attributes = ask(self._pending)
@@ -216,10 +216,10 @@ class RuleTracing:
 
     @contextlib.contextmanager
     def _resumed(self, *, every: bool) -> Iterator[None]:
-        """The ops that lack rules are in ``_pending`` meanwhile.
+        """Sets ``_pending`` to the ops that lack rules.
 
         Args:
-          every: or else none: somebody asks for the rules of one op.
+          every: all such ops of the program; else none, for a request for the rules of one op.
         """
         self._under_way = True
         try:
@@ -236,10 +236,10 @@ class RuleTracing:
             self.program.reread()
 
     def _tidy(self, before: Mapping[str, func.FuncOp]) -> None:
-        """Drops functions that traced rules have brought and that the program has already, or that
-        served to make others, and puts the rest in their places.
+        """Drops new functions that duplicate others or that no function reaches, and puts the
+        rest in order.
 
-        While a transformation goes on some functions are half written; it tidies up in the end.
+        During a transformation some functions are half written, so it tidies up when it ends.
         """
         after = functions(self.program.module_as_is)
         merge_functions(after, after.keys() - before.keys())

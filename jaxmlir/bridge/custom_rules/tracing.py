@@ -1,23 +1,22 @@
-"""The custom derivative rules of an equation, which are Python thunks, as functions of the dialect.
+"""Traces the custom derivative rules of an equation, Python thunks, to functions of the dialect.
 
 ``custom_jvp_call``, ``custom_vjp_call`` and ``custom_lin`` equations carry their rules as callables
-that trace the user's function when they are called.  They are called with every tangent and
-cotangent present, and the jaxpr they return is written; export hands JAX a thunk that returns it.
+that trace the user's function when they are called.  This module calls them with every tangent and
+cotangent present and writes the jaxpr that they return; export gives JAX a thunk that returns it.
 A rule that asks to be told which tangents and cotangents are zero (``symbolic_zeros``) is called
-once more for each combination of these, unless it is of an op in another rule: their numbers would
-multiply.  A VJP rule is so if it is short, as one that is not may take seconds; it may refuse some
-tangents altogether (:func:`_call_fwd`).
+once more for each combination of these, except for ops inside other rules, where the numbers would
+multiply.  VJP rules get such variants only if they are short, since others may take seconds.  A
+VJP rule may refuse some tangents altogether (:func:`_call_fwd`).
 
-This module knows how to trace the rules of an equation; when that is done,
-:mod:`jaxmlir.bridge.custom_rules.pending`
-does, and :mod:`jaxmlir.dialect.custom_rule_ops` what the ops have of them.
+:mod:`jaxmlir.bridge.custom_rules.pending` decides when rules are traced, and
+:mod:`jaxmlir.dialect.custom_rule_ops` describes the attributes that ops have for them.
 
-A rule may call the function it belongs to, and every trace of that call makes new thunks: which
-rules are the same is for :mod:`jaxmlir.bridge.custom_rules.identity` to say.
+A rule may call the function it belongs to, and every trace of that call makes new thunks.
+:mod:`jaxmlir.bridge.custom_rules.identity` decides which rules are the same.
 
 A rule that cannot be traced does not make the import fail: the op records the reason, and only
-differentiating it raises that error.  So it is with a rule that applies its own function to ever
-larger arguments, as that of ``odeint`` does, which solves for the adjoint state besides: it is
+differentiating it raises that error.  The same holds for a rule that applies its own function to
+ever larger arguments, such as that of ``odeint``, which also solves for the adjoint state: it is
 traced for a few derivatives (:data:`jaxmlir.bridge.custom_rules.pending.MAX_ORDER`).
 """
 
@@ -48,6 +47,7 @@ from jaxmlir._compat import (
     lu,
     named_axes,
     pe,
+    trace_flat,
     util,
 )
 from jaxmlir.bridge.custom_rules import closures
@@ -56,25 +56,25 @@ from jaxmlir.bridge.custom_rules.identity import Identities, SerialThunk, innerm
 from jaxmlir.caching import setting
 from jaxmlir.dialect.ir import ir
 from jaxmlir.errors import JaxmlirError
-from jaxmlir.support.masks import Mask, left_out
+from jaxmlir.support.masks import Mask, filled, inverted, left_out
 
 if TYPE_CHECKING:
     from jaxmlir.bridge.custom_rules.pending import PendingRules
 
-# A rule is traced anew for each equation, here as in JAX: one of a user's may read what has changed
-# meanwhile.  What is made of JAX's functions alone, as jax.nn.relu is, reads nothing but JAX's
-# configuration: its rule is traced once in a process.
+# A user's rule is traced anew for each equation, here as in JAX: it may read state that has changed
+# meanwhile.  A rule made of JAX's functions alone, such as that of jax.nn.relu, reads only JAX's
+# configuration, so it is traced once per process.
 LIMIT = 512
-"""How many traces are kept: the last ones."""
+"""How many of the latest traces are kept."""
 
 TracedRule = tuple[Any, Sequence[Any], Sequence[bool]]
-"""A jaxpr, its constants and which tangents of results are zero."""
+"""A jaxpr, its constants, and which tangents of results are zero."""
 
 
 class _Traces(dict[Any, TracedRule]):
-    """What ``jax.clear_caches()`` frees, as it does what JAX has traced.
+    """Traces that ``jax.clear_caches()`` frees, along with JAX's own traces.
 
-    Else rules would call older traces of functions than the programs that they are rules of.
+    Otherwise rules would call older traces of functions than the programs they belong to.
     """
 
     __hash__ = object.__hash__
@@ -87,10 +87,10 @@ _are_of_jax: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
 
 def trace_jvp(eqn: Any, in_avals: Sequence[Any], in_zeros: Mask) -> TracedRule:
-    """Traces the rule of a ``custom_jvp_call`` equation, unless it is JAX's and was traced.
+    """Traces the rule of a ``custom_jvp_call`` equation, or reuses the trace of a rule of JAX's.
 
-    What no result depends on is left out, within loops too: a rule that differentiates a function
-    has primals and tangents of it in one loop, and may return some of them.
+    Dead code is removed, within loops too: a rule that differentiates a function has its primals
+    and tangents in one loop, but may return only some of them.
 
     Args:
       in_zeros: which tangents are zero.
@@ -115,17 +115,17 @@ def trace_jvp(eqn: Any, in_avals: Sequence[Any], in_zeros: Mask) -> TracedRule:
 def _live(traced: TracedRule) -> TracedRule:
     jaxpr, consts, out_zeros = traced
     live, _ = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
-    # It takes longer to see what rules in it may read.
+    # The test of what rules may read takes longer, so it comes last.
     if _size(live, {}) < _size(jaxpr, {}) and not rules_may_read(jaxpr):
         jaxpr = live
     return jaxpr, consts, out_zeros
 
 
 def _size(jaxpr: Any, known: dict[Any, int]) -> int:
-    """How many operands and results a jaxpr's equations have, those of inner jaxprs among them.
+    """The number of operands and results of a jaxpr's equations, including inner jaxprs.
 
     Args:
-      known: the sizes of jaxprs.
+      known: sizes of jaxprs computed so far.
     """
     if jaxpr not in known:
         known[jaxpr] = sum(
@@ -138,7 +138,7 @@ def _size(jaxpr: Any, known: dict[Any, int]) -> int:
 
 
 def _key(thunk: Any) -> tuple[Any, ...] | None:
-    """What tells the rule of a thunk and how it is called; ``None`` if it is not JAX's."""
+    """A key for the rule of a thunk and how it is called; ``None`` if the rule is not JAX's."""
     key = flat_jvp(innermost(thunk))
     if key is None or not isinstance(key[0], types.FunctionType):
         return None
@@ -158,11 +158,11 @@ def _package(owner: Any) -> str:
     return (owner.__module__ or "").partition(".")[0]
 
 
-# Of a rule that is told which tangents are zero there is one for each combination of up to so many
-# tangents, and of up to so many one for each alone.
+# A rule that is told which tangents are zero is traced for each combination of nonzero tangents if
+# there are up to MAX_COMBINED, and for each single one if there are up to MAX_ALONE.
 MAX_COMBINED = 4
 MAX_ALONE = 16
-# How many backward rules of a function there may be for cotangents to be combined too.
+# Zero cotangents are not combined if a function would have more backward rules than this.
 MAX_BACKWARD = 64
 
 
@@ -187,7 +187,7 @@ def _jvp_rule(eqn: Any, pending: PendingRules) -> ZeroAwareRule:
         _check_types("nonzero tangent", nonzero, jaxpr.outvars[len(eqn.outvars) :])
         are_read = closures.reads(consts, constants.chains)
         jaxpr, consts = closures.bound(jaxpr, consts, in_avals, constants.chains, pending.origins)
-        # It may have a tangent, and makes no difference, where it is not read.
+        # A value that the rule does not read may have a tangent, which makes no difference.
         of_constants = [zero or r for zero, r in zip(in_zeros, are_read, strict=False)]
         in_zeros = (*of_constants, *in_zeros[fixed:])
         ignored = [
@@ -224,11 +224,12 @@ def _trace_jvp_rule(eqn: Any, pending: PendingRules) -> Iterator[tuple[str, ir.A
 
 
 def _taken_for_zero(eqn: Any, thunk: Any, in_avals: Sequence[Any], own: int = 0) -> Mask:
-    """The tangents that a rule takes for zero whatever it is told, before it is known what it
-    reads of what it may close over; or those of a rule that was exported.
+    """The tangents that a rule takes for zero whatever it is told.
+
+    For an exported rule these are known; for others it is not known yet which values they read.
 
     Args:
-      own: so many constants of the function are such.
+      own: how many constants the function itself closes over; their tangents are taken for zero.
     """
     exported = getattr(thunk.f, "taken_for_zero", None)
     if exported:
@@ -240,7 +241,7 @@ def _taken_for_zero(eqn: Any, thunk: Any, in_avals: Sequence[Any], own: int = 0)
 
 
 def _tangible(in_avals: Sequence[Any], taken_for_zero: Sequence[bool], fixed: int) -> Mask:
-    """Which operands may have tangents that a rule can be told of: none of what it closes over."""
+    """Which operands may have tangents that a rule can be told of; none that it closes over."""
     return tuple(
         i >= fixed and not zero and has_tangent(aval)
         for i, (zero, aval) in enumerate(zip(taken_for_zero, in_avals, strict=True))
@@ -248,7 +249,7 @@ def _tangible(in_avals: Sequence[Any], taken_for_zero: Sequence[bool], fixed: in
 
 
 def _check_closed_over(read: Iterable[bool], in_zeros: Iterable[bool]) -> None:
-    """Raises an error if a value that a rule closes over, and reads, has a tangent."""
+    """Raises an error if a rule closes over a value that has a tangent, and reads the value."""
     if any(r and not zero for r, zero in zip(read, in_zeros, strict=False)):
         raise JaxmlirError("it closes over a value that has a tangent; pass it as an argument")
 
@@ -256,7 +257,7 @@ def _check_closed_over(read: Iterable[bool], in_zeros: Iterable[bool]) -> None:
 def _check_count(count: int, eqn: Any) -> None:
     """Raises an error if a rule gives another number of results than its function.
 
-    JAX's ``checkify`` adds results to a function, and not to its rule.
+    JAX's ``checkify`` adds results to a function, but not to its rule.
     """
     if count != len(eqn.outvars):
         raise JaxmlirError(f"the function gives {len(eqn.outvars)} results, and its rule {count}")
@@ -265,7 +266,7 @@ def _check_count(count: int, eqn: Any) -> None:
 def _check_types(what: str, wanted: Sequence[Any], given: Sequence[Any]) -> None:
     """Raises an error if a rule gives values of other types than its function does.
 
-    JAX's ``vmap`` batches a function and its rule each for itself, and never compares them.
+    JAX's ``vmap`` batches a function and its rule separately, and never compares them.
     """
     for i, (want, have) in enumerate(zip(wanted, given, strict=False)):
         if core.typematch(want, have.aval):
@@ -285,11 +286,11 @@ def _check_types(what: str, wanted: Sequence[Any], given: Sequence[Any]) -> None
 
 
 def _zeros(tangible: Sequence[bool], few: bool = True) -> Iterator[Mask]:
-    """Which (co)tangents a rule may find to be zero, but not all, nor none.
+    """The masks of zero (co)tangents that a rule may meet, except all zero or none zero.
 
     Args:
-      tangible: which may be other than zero; those of integers are not.
-      few: whether to combine them, where they are not many.
+      tangible: which may be nonzero; those of integers may not.
+      few: whether to combine them, if they are not many.
     """
     may = [i for i, t in enumerate(tangible) if t]
     counts = {len(may), *([1] if len(may) <= MAX_ALONE else [])}
@@ -307,14 +308,14 @@ def has_tangent(aval: Any) -> bool:
 
 
 class _Turns:
-    """Who traces a user's rule: one at a time.
+    """Lets one thread at a time trace a user's rule.
 
-    A trace leaves what it found out about the rule's results with the rule, where another thread,
-    or the equation of another program that came from the same call, would put its own.
+    A trace leaves facts about the rule's results with the rule.  Another thread, or the equation of
+    another program that came from the same call, would overwrite them.
 
     Attributes:
-      lock: held while the rule is traced and what it left is used.
-      last: of whom, and for what, that is.
+      lock: held while the rule is traced and while the facts it left are used.
+      last: whose trace, and for which zeros, left the facts.
     """
 
     def __init__(self) -> None:
@@ -323,7 +324,7 @@ class _Turns:
 
     @classmethod
     def at(cls, rule: Any) -> _Turns:
-        """The turns of the user's rule that functions of JAX's, if this is one, are around."""
+        """The turns of a user's rule, given the rule or JAX's wrappers around it."""
         with _turns_lock:
             return _turns.setdefault(innermost_layer(rule) or rule.f, cls())
 
@@ -335,7 +336,7 @@ _turns_lock = threading.Lock()
 class _VjpRules:
     """The rules of one custom_vjp_call equation.
 
-    Tracing the forward rule tells JAX what the backward rule takes, of that trace: so a backward
+    Tracing the forward rule tells JAX what the backward rule of that trace takes, so a backward
     rule is traced after the forward rule that it belongs to.
 
     Attributes:
@@ -355,7 +356,7 @@ class _VjpRules:
         kind = (tuple(self.in_avals), self.constants.values, eqn.ctx)
         rules = {"fwd": self.fwd, "bwd": self.bwd}
         self.shared = (*kind, *(pending.alike(rule, name, *kind) for name, rule in rules.items()))
-        # Integers have no tangents, nor has what the function closed over.
+        # Integers and the values that the function closes over have no tangents.
         zero = _taken_for_zero(eqn, self.fwd, self.in_avals, self.constants.own)
         self.tangible = _tangible(self.in_avals, zero, self.fixed + closed_over(self.fwd))
         self.taken_for_zero = tuple(
@@ -363,13 +364,13 @@ class _VjpRules:
         )
         self._turns = _Turns.at(self.fwd)
         self._owner = object()
-        # What was traced last: the forward rule, and a backward rule of it.
+        # The latest trace of the forward rule, and of a backward rule that belongs to it.
         self._last_fwd: Any = None
         self._last_bwd: Any = None
 
     def forward(self, in_zeros: Mask | None = None) -> tuple[str, ir.Attribute]:
-        """The forward rule, told which tangents are zero; by default that none is, or as few as it
-        does not fail for."""
+        """The forward rule, told which tangents are zero; by default none, or as few as possible
+        for the rule not to fail."""
         key = ("fwd", self.shared, in_zeros)
         info = self.fwd.debug_info
         return self.pending.function("fwd_jaxpr", key, info, lambda: self._run(in_zeros))
@@ -392,7 +393,7 @@ class _VjpRules:
                     jaxpr, consts, self.in_avals, passed, self.pending.origins, at
                 )
                 if self.fixed:
-                    # What the function closes over has no cotangents.
+                    # The values that the function closes over have no cotangents.
                     none_zero = (False,) * (len(self.in_avals) - self.fixed)
                     zeros = about.get("jaxpr.out_zeros", none_zero)
                     about = about | {"jaxpr.out_zeros": (True,) * self.fixed + zeros}
@@ -410,13 +411,13 @@ class _VjpRules:
         operands = jaxpr.invars[len(jaxpr.invars) - len(self.in_avals) :]
         input_fwds = about["jaxpr.input_fwds"]
         atoms = [next(outvars) if i is None else operands[i] for i in input_fwds]
-        # A residual that is a Python value is one in the backward rule as well.
+        # A residual that is a Python value stays one in the backward rule.
         literals = {i: v.val for i, v in enumerate(atoms) if isinstance(v, core.Literal)}
         residuals = [atom.aval for atom in atoms][: len(atoms) - self.num_passed]
         return _trace_bwd(self.bwd, residuals, self.cotangents, ct_zeros, literals)
 
     def _run(self, in_zeros: Mask | None) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-        """Traces the forward rule, unless that is what it was traced for last."""
+        """Traces the forward rule, unless its last trace was the same."""
         turns, turn = self._turns, (self._owner, in_zeros)
         with turns.lock:
             if turns.last != turn:
@@ -433,7 +434,7 @@ class _VjpRules:
             taken = tuple(not zero for zero in in_zeros)
             jaxpr, consts = self._call(taken)
         _, res_tree, input_fwds = self.out_trees()
-        # JAX counts forwarded operands with the constants in front; fwd does not take these.
+        # JAX counts forwarded operands after the constants, which fwd does not take.
         start = self.fixed - self.constants.own
         operands = [i if i is None else start + i for i in input_fwds]
         num_own = operands.count(None)
@@ -444,7 +445,7 @@ class _VjpRules:
         jaxpr, consts = closures.bound(
             jaxpr, consts, self.in_avals, self.constants.chains, self.pending.origins
         )
-        # What the backward rule closes over, it gets with the residuals.
+        # The backward rule gets the values that it closes over as residuals.
         operands += range(self.num_passed)
         num_res = res_tree.num_leaves + self.num_passed
         about = {"jaxpr.num_res": num_res, "jaxpr.input_fwds": tuple(operands)}
@@ -473,18 +474,18 @@ class _VjpRules:
         return closures.reads(self._last_bwd[1], self.constants.chains)
 
     def _call(self, nonzeros: Sequence[bool]) -> Any:
-        """Calls the forward rule, told which tangents are not zero."""
+        """Calls the forward rule, told which tangents are nonzero."""
         forget_traced(self.fwd)
         return self.fwd.call_wrapped(*nonzeros[self.fixed :])
 
     @functools.cached_property
     def num_passed(self) -> int:
-        """How many values are passed on to the backward rule since it may close over them."""
+        """How many values are passed to the backward rule because it may close over them."""
         return self.fixed if self.fixed and closures.holds_tracer(self.bwd) else 0
 
     @property
     def has_variants(self) -> bool:
-        """Whether the rules are traced for what they may be told."""
+        """Whether the rules are traced for combinations of zeros, too."""
         rules = self.fwd.debug_info, self.bwd.debug_info
         return self.choosy and not self.pending.in_rule and all(map(self.pending.is_short, rules))
 
@@ -492,11 +493,11 @@ class _VjpRules:
         """The forward rules that are told which tangents are zero, each with its backward rules.
 
         Args:
-          fwd: the forward rule that is told of none.
+          fwd: the forward rule that is told of no zeros.
         """
         families = [] if fwd is None else [(None, [fwd])]
         for in_zeros in _zeros(self.tangible):
-            # The rest cannot have tangents; there is nothing new to tell.
+            # If only tangents that cannot exist are zero, there is nothing new to tell.
             if any(may and zero for may, zero in zip(self.tangible, in_zeros, strict=True)):
                 name, forward = self.forward(in_zeros)
                 if name == "fwd_jaxpr":
@@ -514,7 +515,7 @@ def _traceable(functions: Iterable[tuple[str, ir.Attribute]]) -> list[ir.Attribu
 
 
 def _zeros_of_cotangents(cotangents: Sequence[Any], times: int) -> Iterator[Mask]:
-    """Which cotangents a backward rule may find to be zero; there are so many of these rules."""
+    """The masks of zero cotangents that each of ``times`` backward rules may meet."""
     tangible = [getattr(aval, "dtype", None) != dtypes.float0 for aval in cotangents]
     return _zeros(tangible, times * (2 ** sum(tangible) - 1) <= MAX_BACKWARD)
 
@@ -536,15 +537,11 @@ def _trace_vjp_rules(eqn: Any, pending: PendingRules) -> Iterator[tuple[str, ir.
             yield "vjp_with_zeros", ir.ArrayAttr.get(families)
 
 
-def _forward_rule(eqn: Any, pending: PendingRules) -> ZeroAwareRule:
-    return _VjpRules(eqn, pending).forward
-
-
 def trace_backward(
     eqn: Any, pending: PendingRules, in_zeros: Mask
 ) -> Iterator[tuple[str, ir.Attribute]]:
-    """The backward rules of a forward rule that was told which tangents are zero, as a custom_lin
-    names them."""
+    """The attributes of a custom_lin that name its backward rules, for a forward rule that was told
+    which tangents are zero."""
     rules = _VjpRules(eqn, pending)
     yield _of_lin(rules.backward(in_zeros))
     if rules.has_variants:
@@ -552,13 +549,6 @@ def trace_backward(
         symbols = _traceable([rules.backward(in_zeros, zeros) for zeros in masks])
         if symbols:
             yield "bwd_with_zeros", ir.ArrayAttr.get(symbols)
-
-
-def tell_backward(
-    eqn: Any, pending: PendingRules, in_zeros: Mask, ct_zeros: Mask
-) -> tuple[str, ir.Attribute]:
-    """The one of these that is told which cotangents are zero."""
-    return _of_lin(_VjpRules(eqn, pending).backward(in_zeros, ct_zeros))
 
 
 def _of_lin(item: tuple[str, ir.Attribute]) -> tuple[str, ir.Attribute]:
@@ -569,23 +559,23 @@ def _of_lin(item: tuple[str, ir.Attribute]) -> tuple[str, ir.Attribute]:
 def _call_fwd(
     call: Callable[[Sequence[bool]], Any], tangible: Mask, choosy: bool
 ) -> tuple[Mask, Any]:
-    """Traces a forward rule for all tangents that there can be, or as many as it does not fail for.
+    """Traces a forward rule for all possible tangents, or for as many as it accepts.
 
-    A rule with ``symbolic_zeros`` (``choosy``) may insist that some are zero, as equinox's do for
-    what was not meant to be differentiated.  Which, shows in its failing: of those that it fails
-    for halves are tried, and halves of these.  So ``k`` of ``n`` take about ``2 k log2(n / k)``
-    calls, of which most fail at once.
+    A rule with ``symbolic_zeros`` (``choosy``) may insist that some tangents are zero, as
+    equinox's do for values that were not meant to be differentiated.  Only its failing shows
+    which: a set of tangents that it fails for is halved, and each half is tried.  So finding ``k``
+    of ``n`` takes about ``2 k log2(n / k)`` calls, most of which fail at once.
 
     Args:
       call: calls the rule.
 
     Returns:
-      the tangents, and what the rule returned.
+      the tangents that it accepts, and what the rule returned for them.
     """
     taken = [False] * len(tangible)
 
     def extend(more: Sequence[int]) -> None:
-        """Adds those of some tangents that the rule does not fail for, with the ones before."""
+        """Adds those of the given tangents that the rule accepts along with the ones before."""
         try:
             call([is_taken or i in more for i, is_taken in enumerate(taken)])
         except Exception:
@@ -646,21 +636,18 @@ def _trace_bwd(
     ct_zeros: Sequence[bool],
     known: dict[int, Any],
 ) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-    """A backward rule as a jaxpr ``(*residuals, *cotangents) -> (*cotangents)``, zeros dropped.
+    """A backward rule as a jaxpr ``(*residuals, *cotangents) -> (*cotangents)``, without zeros.
 
     Args:
-      ct_zeros: which cotangents are zero and no arguments; none if it is empty.
-      known: values of residuals that are the same in every call, by index.
+      ct_zeros: which cotangents are zero, and so are no arguments; empty if none is.
+      known: residuals with the same value in every call, by index.
     """
     zeros: list[bool] = []
     ct_zeros = ct_zeros or (False,) * len(cotangents)
 
     def flat(*args: Any) -> list[Any]:
-        nonzero = iter(args[len(residuals) :])
-        ct_args = [
-            ad_util.SymbolicZero(aval) if zero else next(nonzero)
-            for aval, zero in zip(cotangents, ct_zeros, strict=True)
-        ]
+        zero_cts = map(ad_util.SymbolicZero, cotangents)
+        ct_args = filled(args[len(residuals) :], inverted(ct_zeros), zero_cts)
         res_args = (known.get(i, arg) for i, arg in enumerate(args[: len(residuals)]))
         outs = call_bwd(bwd, *res_args, *ct_args)
         zeros[:] = [type(ct) in (ad_util.Zero, ad_util.SymbolicZero) for ct in outs]
@@ -668,8 +655,7 @@ def _trace_bwd(
 
     args = [*residuals, *left_out(cotangents, ct_zeros)]
     info = core.DebugInfo("custom_vjp bwd", bwd.debug_info.func_src_info, None, None)
-    wrapped = lu.wrap_init(flat, debug_info=info)
-    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(wrapped, args)
+    jaxpr, consts = trace_flat(flat, args, info)
     about = {"jaxpr.in_zeros": tuple(ct_zeros), "jaxpr.out_zeros": tuple(zeros)}
     return jaxpr, consts, {name: value for name, value in about.items() if any(value)}
 
@@ -680,28 +666,28 @@ TRACERS = {
     "custom_lin": _trace_lin_rule,
 }
 
-# Of a rule that asks for it, the one that is told which tangents are zero, or of a custom_lin which
-# cotangents.
+# Makes the rule that is told which tangents (for a custom_lin: which cotangents) are zero, for
+# functions whose rules ask for it.
 TELLERS: dict[str, Callable[[Any, PendingRules], ZeroAwareRule]] = {
     "custom_jvp_call": _jvp_rule,
-    "custom_vjp_call": _forward_rule,
+    "custom_vjp_call": lambda eqn, pending: _VjpRules(eqn, pending).forward,
     "custom_lin": _lin_rule,
 }
 
 
 @dataclass(frozen=True, eq=False)
 class EquationSource:
-    """The rules of an imported op: those of its equation.
+    """The rules of an imported op, given by its equation.
 
     A :class:`jaxmlir.bridge.custom_rules.pending.RuleSource`.
     """
 
     eqn: Any
     within: Counter[str]
-    """How often each rule, by its source line, is around this op: the order of the derivative."""
+    """How often each rule, by source line, encloses this op: the order of the derivative."""
     check_vma: bool
-    """Whether types tell the mesh axes that values vary over: around it is a shard_map that checks
-    them."""
+    """Whether types say which mesh axes values vary over: the op is in a shard_map that checks
+    this."""
     identity: Identities
 
     def __eq__(self, other: object) -> bool:
@@ -713,7 +699,7 @@ class EquationSource:
     @functools.cached_property
     def _key(self) -> Any:
         within = frozenset(self.within.items())
-        # JAX has one context of a kind only.
+        # A context is known by its id: JAX keeps one object per kind.
         return rules_key(self.eqn, self.identity), id(self.eqn.ctx), within, self.check_vma
 
     @property
@@ -729,8 +715,8 @@ class EquationSource:
 
     @property
     def plain_jvp(self) -> Any | None:
-        # Values that it closes over have to be passed to it.  Of VJP rules each trace leaves its
-        # own with them.
+        # A JVP rule must be passed the values it closes over.  A VJP rule is excluded since each
+        # trace leaves its own facts with it.
         rule = self.eqn.params.get("jvp_jaxpr_fun")
         if rule is None or self.check_vma or closures.constants_of(self.eqn).variables:
             return None
@@ -762,14 +748,14 @@ class EquationSource:
             if ct_zeros is None:
                 yield from trace_backward(self.eqn, pending, in_zeros)
             else:
-                yield tell_backward(self.eqn, pending, in_zeros, ct_zeros)
+                yield _of_lin(_VjpRules(self.eqn, pending).backward(in_zeros, ct_zeros))
 
     @contextlib.contextmanager
     def _in_place(self, pending: PendingRules) -> Iterator[None]:
         ctx = self.eqn.ctx
         with (
             pending.around(self.within, self.check_vma),
-            # As JAX would trace where the equation is: on its mesh, say.
+            # The context in which JAX would trace at the equation, including its mesh.
             in_context(ctx),
             named_axes(ctx.cur_abstract_mesh),
             config._check_vma(self.check_vma),

@@ -1,4 +1,4 @@
-"""Parameters of equations as MLIR attributes, and back: one codec per Python type.
+"""Codecs between parameters of equations and MLIR attributes, one per Python type.
 
 =======================  ====================================================================
 ``None``                 ``none``
@@ -20,16 +20,16 @@ a numpy array            ``dense<...>``; a numpy scalar is ``{scalar = dense<...
                          objects ``{objects = [array<i64: 2>, [...]]}``
 a (closed) jaxpr         ``@f``, the symbol of a function
 a primitive              ``{primitive = "ge"}``
-a policy of checkpoint   ``{checkpoint_policy = ["dots_saveable"]}`` (see
-:mod:`.jax_objects`) a symbolic dimension     ``{dim = "2*b"}``; with its scope's
-constraints ``{dim = ["b", "b>=2"]}`` a record of a kernel     ``{pallas.core.Blocked = {block_size
-= 8 : i64}}`` (a class of Pallas) a sentinel of a module   ``{sentinel = "package.module:MISSING"}``
+a policy of checkpoint   ``{checkpoint_policy = ["dots_saveable"]}`` (see :mod:`.jax_objects`)
+a symbolic dimension     ``{dim = "2*b"}``; with its scope's constraints ``{dim = ["b", "b>=2"]}``
+a record of a kernel     ``{pallas.core.Blocked = {block_size = 8 : i64}}`` (a class of Pallas)
+a sentinel of a module   ``{sentinel = "package.module:MISSING"}``
 anything else            ``{handle = "h0"}`` (see :mod:`jaxmlir.dialect.handles`)
 =======================  ====================================================================
 
-A value of another class is a dictionary with one entry, its tag; so every attribute can be decoded
-without knowing which parameter it is.  Attributes are uniqued in the process-wide context, which
-makes the decoding of one a dictionary look-up the second time.
+A value of another class is a dictionary with one entry, its tag, so every attribute can be decoded
+without knowing which parameter it is.  MLIR uniques attributes in the process-wide context, so
+decoding one for the second time is a dictionary look-up.
 """
 
 from jaxmlir.dialect.codec import jax_objects, python_values  # noqa: F401 (they register codecs)

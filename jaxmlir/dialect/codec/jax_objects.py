@@ -1,4 +1,4 @@
-"""JAX's objects: avals, jaxprs, primitives, shardings, effects, policies ..."""
+"""Codecs of JAX's objects: avals, jaxprs, primitives, shardings, effects, policies ..."""
 
 from __future__ import annotations
 
@@ -24,17 +24,23 @@ from jaxmlir.dialect.codec.registry import (
     Writer,
     array,
     bases,
+    by_name,
+    by_parts,
+    by_value,
     cached,
     codec_of_record,
     decode,
+    decode_parts,
     decoders,
     encode,
     encode_handle,
+    encode_parts,
     encoders,
     late,
     register_class,
     string,
     tagged,
+    tagged_as,
 )
 from jaxmlir.dialect.codec.types import remember_scope, symbolic_shape, type_of
 from jaxmlir.dialect.ir import context, ir
@@ -47,14 +53,14 @@ def _closure_converted(function: Any) -> dict[str, Any]:
 
 
 def _evaluating(make: Callable[..., Any], jaxpr: Any, in_tree: Any, out_tree: Any) -> Any:
-    # The function compares trees with those of JAX's own registry.
+    # The function compares trees with those of JAX's registry for tracing.
     arguments = tree_util.tree_unflatten(in_tree, range(in_tree.num_leaves))
     constants, *rest = tree_util.tracing_registry.flatten(arguments)[1].children()
     return make(jaxpr, constants, tree_util.treedef_tuple_tracing_registry(rest), out_tree)
 
 
 def _parts_of_axis(axis: Any) -> tuple[Any, ...]:
-    """The fields of a batched axis; ``None`` in the place of a name where it has none."""
+    """The fields of a batched axis; the name is ``None`` if the axis has none."""
     name = None if axis.name is core.no_axis_name else axis.name
     return name, axis.size, axis.spmd_name, axis._ema
 
@@ -64,16 +70,11 @@ def _axis_of(parts: tuple[Any, ...]) -> Any:
     return batching.AxisData(core.no_axis_name if name is None else name, *rest)
 
 
-def encode_axis(axis: Any, writer: Writer) -> ir.Attribute:
-    with context():
-        return tagged("AxisData", encode(_parts_of_axis(axis), writer))
-
-
 def _batched(function: Any) -> dict[str, Any]:
     cells = _compat.cells_of(function)
     axis = _compat.cells_of(cells["map_zero"].cell_contents)["axis_data"].cell_contents
     vmapped = cells["vmapped"].cell_contents
-    # `jax.vmap` wraps the function, around one that filters tracebacks.
+    # `jax.vmap` wraps the function, inside a wrapper that filters tracebacks.
     options = _compat.cells_of(_compat.cells_of(vmapped)["fun"].cell_contents)
     return {
         "function": vmapped.__wrapped__,
@@ -96,7 +97,7 @@ def _batching(
 
 
 def _by_closure_convert(jaxpr: Any, constants: Any, in_tree: Any, out_tree: Any) -> Any:
-    """The maker of JAX 0.11: a method of what was traced, of which it reads these."""
+    """Makes the function in JAX 0.11: calls a method of ``Traced`` that reads only these fields."""
     traced = types.SimpleNamespace(
         jaxpr=jaxpr,
         in_tree=in_tree,
@@ -109,43 +110,34 @@ def _by_closure_convert(jaxpr: Any, constants: Any, in_tree: Any, out_tree: Any)
 
 _OLDER = {"closure_converted": _by_closure_convert}
 
-# What a function was made of, and how it is made of that.
-_KINDS: dict[str, tuple[Callable[[Any], dict[str, Any]], Callable[..., Any]]] = {
-    "closure_converted": (_closure_converted, _evaluating),
-    "vmap_rule": (_batched, _batching),
-}
+
+def _if_known(parts_of: Callable[[Any], dict[str, Any]], function: Any) -> dict[str, Any] | None:
+    """The parts of a function; ``None`` where it closes over something else in this JAX."""
+    try:
+        return parts_of(function)
+    except (KeyError, AttributeError):
+        return None
 
 
-def encode_function(value: Any, writer: Writer) -> ir.Attribute:
-    """A function that JAX made of data; any other is a handle."""
-    for kind, (parts_of, _) in _KINDS.items():
-        if _compat.is_made_by(value, *_compat.FUNCTION_MAKERS[kind]):
-            try:
-                parts = parts_of(value)
-            except (KeyError, AttributeError):
-                # In this version of JAX it closes over something else.
-                break
-            with context():
-                fields = {name: encode(part, writer) for name, part in parts.items()}
-                return tagged(kind, ir.DictAttr.get(fields))
-    return encode_handle(value, writer)
+def _maker(kind: str, make: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes a function of a kind, by what this JAX makes it by, of its parts."""
 
-
-def _decoder(kind: str) -> Callable[[ir.Attribute, Reader], Any]:
-    def decode_function(attr: ir.Attribute, reader: Reader) -> Any:
+    def made(**parts: Any) -> Any:
         module, (name, *_) = _compat.FUNCTION_MAKERS[kind]
         maker = _compat.resolve(module, name) or _OLDER.get(kind)
         if maker is None:
             raise ExportError(f"this JAX makes no functions that are {kind}")
-        return _KINDS[kind][1](maker, **_parts(attr, reader))
+        return make(maker, **parts)
 
-    return decode_function
+    return made
 
 
-DECODERS = {
-    **{kind: _decoder(kind) for kind in _KINDS},
-    "AxisData": lambda attr, reader: _axis_of(decode(attr, reader)),
-}
+def encode_function(value: Any, writer: Writer) -> ir.Attribute:
+    """A function that JAX made of data; any other is a handle."""
+    for kind, encode_made in _FUNCTIONS.items():
+        if _compat.is_made_by(value, *_compat.FUNCTION_MAKERS[kind]):
+            return encode_made(value, writer)
+    return encode_handle(value, writer)
 
 
 def _aval(value: Any, _: Writer) -> ir.Attribute:
@@ -163,38 +155,6 @@ def _decode_with_constants(attr: ir.Attribute, reader: Reader) -> Any:
     return reader.bound(*(ref.value for ref in attr))
 
 
-def _by_name(tag: str, name_of: Callable[[Any], str | None], find: Callable[[str], Any]) -> Encoder:
-    """Registers the codec of objects that are written as a name; one without is a handle."""
-
-    def encode_name(value: Any, writer: Writer) -> ir.Attribute:
-        name = name_of(value)
-        if name is None:
-            return encode_handle(value, writer)
-        with context():
-            return tagged(tag, ir.StringAttr.get(name))
-
-    decoders[tag] = lambda attr, _: find(string(attr))
-    return encode_name
-
-
-def _by_parts(
-    tag: str, parts_of: Callable[[Any], dict[str, Any]], make: Callable[..., Any]
-) -> Encoder:
-    """Registers the codec of objects that are made of parts, which have codecs of their own."""
-
-    def encode_parts(value: Any, writer: Writer) -> ir.Attribute:
-        with context():
-            parts = {name: encode(part, writer) for name, part in parts_of(value).items()}
-            return tagged(tag, ir.DictAttr.get(parts))
-
-    decoders[tag] = lambda attr, reader: make(**_parts(attr, reader))
-    return encode_parts
-
-
-def _parts(attr: ir.Attribute, reader: Reader) -> dict[str, Any]:
-    return {item.name: decode(item.attr, reader) for item in attr}
-
-
 def _primitive_name(value: Any) -> str | None:
     from jaxmlir.dialect import primitives
 
@@ -208,22 +168,18 @@ def _primitive(name: str) -> Any:
 
 
 def _partition_spec(value: Any, writer: Writer) -> ir.Attribute:
-    with context():
-        extras = {
-            name: encode(getattr(value, name), writer)
-            for name in ("unreduced", "reduced", "unreduced_kind")
-            if getattr(value, name, None)
-        }
-        entries = encode(value.partitions, writer)
-        payload = ir.DictAttr.get({"partitions": entries, **extras}) if extras else entries
-        return tagged("PartitionSpec", payload)
+    kinds = ("unreduced", "reduced", "unreduced_kind")
+    extras = {name: extra for name in kinds if (extra := getattr(value, name, None))}
+    if extras:
+        return encode_parts({"partitions": value.partitions, **extras}, writer)
+    return encode(value.partitions, writer)
 
 
 def _decode_partition_spec(attr: ir.Attribute, reader: Reader) -> Any:
     from jax.sharding import PartitionSpec
 
     if isinstance(attr, ir.DictAttr):
-        fields = _parts(attr, reader)
+        fields = decode_parts(attr, reader)
         return PartitionSpec(*fields.pop("partitions"), **fields)
     return PartitionSpec(*decode(attr, reader))
 
@@ -237,25 +193,24 @@ def _device(name: str) -> Any:
 
 
 def _mesh(value: Any, writer: Writer) -> ir.Attribute:
-    with context():
-        devices = value.devices
-        fields = {
-            "devices": array([encode(d, writer) for d in devices.flat]),
-            "shape": encode(devices.shape, writer),
-            "axis_names": encode(value.axis_names, writer),
-            "axis_types": encode(value.axis_types, writer),
-        }
-        # Of what kind devices are, their names do not tell, but for a CPU's.
-        kind = value.abstract_mesh.abstract_device
-        if kind is not None and kind.device_kind != kind.platform:
-            fields["abstract_device"] = encode(kind, writer)
-        return tagged("Mesh", ir.DictAttr.get(fields))
+    fields = {
+        "devices": tuple(value.devices.flat),
+        "shape": value.devices.shape,
+        "axis_names": value.axis_names,
+        "axis_types": value.axis_types,
+    }
+    # Of what kind devices are, their names do not tell, but for a CPU's.
+    kind = value.abstract_mesh.abstract_device
+    if kind is not None and kind.device_kind != kind.platform:
+        fields["abstract_device"] = kind
+    return encode_parts(fields, writer)
 
 
 def _decode_mesh(attr: ir.Attribute, reader: Reader) -> Any:
-    """The mesh, of no devices where this process does not have all of them.
+    """The mesh; an abstract one if this process lacks any of its devices.
 
-    Then it can be transformed and lowered for other machines, and JAX asks for the devices.
+    Programs on an abstract mesh can be transformed, and lowered for other machines; JAX raises an
+    error when it needs the devices.
     """
     from jax.sharding import AbstractMesh, Mesh
 
@@ -265,14 +220,14 @@ def _decode_mesh(attr: ir.Attribute, reader: Reader) -> Any:
     places = devices.reshape(shape)
     try:
         devices[:] = decode(fields["devices"], reader)
-    except (ExportError, RuntimeError):  # JAX's, of a platform that is not here
+    except (ExportError, RuntimeError):  # JAX's if the platform is absent
         kind = _kind_of_devices(fields, reader)
         return AbstractMesh(tuple(shape), tuple(names), axis_types=types, abstract_device=kind)
     return Mesh(places, names, axis_types=types)
 
 
 def _kind_of_devices(fields: dict[str, ir.Attribute], reader: Reader) -> Any:
-    """The kind of device of a mesh, as its values tell."""
+    """The kind of a mesh's devices, as its attributes describe them."""
     if "abstract_device" in fields:
         return decode(fields["abstract_device"], reader)
     platform = string(fields["devices"][0][0].attr).split(":")[0]
@@ -286,31 +241,20 @@ def _single_device_sharding(device: Any, memory_kind: Any) -> Any:
     return SingleDeviceSharding(device, memory_kind=memory_kind)
 
 
-def _treedef(value: Any, writer: Writer) -> ir.Attribute:
-    with context():
-        return tagged("pytree", pytrees.encode(value, writer))
-
-
 def _effect(value: Any, writer: Writer) -> ir.Attribute:
     """Effects on an operand carry its index here; the importer has put it in place of the var."""
-    name = type(value).__name__
+    name: str | None = type(value).__name__
     if _compat.resolve(_compat.EFFECT_CLASSES.get(name, "jaxmlir"), name) is not type(value):
-        if name == "NamedAxisEffect":
-            with context():
-                return tagged(name, encode(value.name, writer))
-        tag = records.tag_of(type(value))
-        if tag is None or _the_instance(type(value)) is not value:
+        name = records.tag_of(type(value))
+        if name is None or _the_instance(type(value)) is not value:
             return encode_handle(value, writer)
-        with context():
-            return tagged(tag, encode(None, writer))
     with context():
-        index = getattr(value, "input", None)
-        return tagged(name, encode(index, writer))
+        return tagged(name, encode(getattr(value, "input", None), writer))
 
 
 @functools.cache
 def _the_instance(cls: type) -> Any:
-    """An effect without fields is one object, which its module holds; JAX compares by identity."""
+    """The only object of an effect without fields, held by its module; JAX compares by ``is``."""
     return next((v for v in vars(sys.modules[cls.__module__]).values() if type(v) is cls), None)
 
 
@@ -325,12 +269,12 @@ def _decode_effect(name: str) -> Callable[[ir.Attribute, Reader], Any]:
     return decode_effect
 
 
-# JAX's policies are functions, but few: one of a namespace, or what a function of that returns for
-# some names.  These are written as such; reading calls nothing else.
+# JAX's policies are a few functions: members of a namespace, or results of calling such a member
+# with some names.  They are written as that, and reading calls nothing else.
 
 
 def _described(policy: Any) -> tuple[str, dict[str, Any]] | None:
-    """The name of a policy and the arguments that make it; ``None`` of a user's own policy.
+    """The name of a policy and the arguments that make it; ``None`` for a user's own policy.
 
     Arguments that are policies are not described.
     """
@@ -352,7 +296,7 @@ def _described(policy: Any) -> tuple[str, dict[str, Any]] | None:
     arguments = {p.name: _sorted(free[p.name]) for p in parameters if p.name in free}
     for p in parameters:
         if p.kind is p.VAR_POSITIONAL:
-            # Names that the policy does not heed, it does not close over.
+            # A policy that ignores its names does not close over them.
             arguments["names"] = arguments.pop(p.name, ())
     return maker, arguments
 
@@ -361,42 +305,30 @@ def _sorted(value: Any) -> Any:
     return tuple(sorted(value)) if isinstance(value, (set, frozenset)) else value
 
 
-def _policy_of(name: str, arguments: dict[str, Any]) -> Any:
-    """The policy that :func:`_described` described so.
-
-    Raises:
-      ExportError: the installed JAX has no policy of that name.
-    """
-    policy = vars(jax.checkpoint_policies).get(name)
-    if policy is None:
-        raise ExportError(f"this JAX has no checkpoint policy {name!r}")
-    if not arguments:
-        return policy
-    arguments = dict(arguments)
-    return policy(*arguments.pop("names", ()), **arguments)
-
-
 def _policy(value: Any, writer: Writer) -> ir.Attribute:
-    """A policy of JAX's for ``jax.checkpoint``, or what JAX makes of data; any other function is a
-    handle."""
+    """Encodes a policy of JAX's for ``jax.checkpoint``, or a function that JAX made from data; any
+    other function becomes a handle."""
     described = _described(value)
     if described is None:
         return encode_function(value, writer)
     name, arguments = described
     with context():
-        fields = {key: encode(argument, writer) for key, argument in arguments.items()}
-        parts = [ir.StringAttr.get(name), *([ir.DictAttr.get(fields)] if fields else [])]
+        fields = [encode_parts(arguments, writer)] if arguments else []
+        parts = [ir.StringAttr.get(name), *fields]
         return tagged("checkpoint_policy", array(parts))
 
 
 def _decode_policy(attr: ir.Attribute, reader: Reader) -> Any:
     name, *fields = attr
     arguments = {item.name: decode(item.attr, reader) for group in fields for item in group}
-    return _policy_of(string(name), arguments)
+    policy = vars(jax.checkpoint_policies).get(string(name))
+    if policy is None:
+        raise ExportError(f"this JAX has no checkpoint policy {name}")
+    return policy(*arguments.pop("names", ()), **arguments) if arguments else policy
 
 
 def _parts_of_hi_primitive(value: Any) -> dict[str, Any]:
-    """The parts of a primitive that is an object of a class, with parameters of its own."""
+    """The parts of a high-level primitive, i.e. an object of a class with parameters."""
     cls = type(value)
     return {
         "name": f"{cls.__module__}:{cls.__qualname__}",
@@ -418,9 +350,8 @@ def _hi_primitive(name: str, **fields: Any) -> Any:
 
 
 def _dimension(value: Any, _: Writer) -> ir.Attribute:
-    with context():
-        parts = [ir.StringAttr.get(part) for part in (str(value), *remember_scope(value))]
-        return tagged("dim", parts[0] if len(parts) == 1 else array(parts))
+    parts = [ir.StringAttr.get(part) for part in (str(value), *remember_scope(value))]
+    return parts[0] if len(parts) == 1 else array(parts)
 
 
 def _decode_dimension(attr: ir.Attribute, _: Reader) -> Any:
@@ -434,33 +365,18 @@ def _prng_name(value: Any) -> str | None:
     return value.name if prng.prngs.get(value.name) is value else None
 
 
-def _frozen_dict(value: Any, writer: Writer) -> ir.Attribute:
-    with context():
-        return tagged("frozen_dict", encode(dict(value), writer))
+def _plain_struct(value: Any, writer: Writer) -> ir.Attribute | None:
+    aval = core.ShapedArray(value.shape, value.dtype)
+    return _aval(aval, writer) if value == jax.ShapeDtypeStruct(value.shape, value.dtype) else None
 
 
-def _decode_frozen_dict(attr: ir.Attribute, reader: Reader) -> Any:
-    return _compat.resolve("jax._src.frozen_dict", "FrozenDict")(decode(attr, reader))
-
-
-def _shape_dtype_struct(value: Any, writer: Writer) -> ir.Attribute:
-    if value != jax.ShapeDtypeStruct(value.shape, value.dtype):
-        return encode_handle(value, writer)
-    with context():
-        return tagged("ShapeDtypeStruct", _aval(core.ShapedArray(value.shape, value.dtype), writer))
-
-
-def _decode_shape_dtype_struct(attr: ir.Attribute, reader: Reader) -> Any:
+def _decode_struct(attr: ir.Attribute, reader: Reader) -> Any:
     aval = decode(attr, reader)
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
 
 
-def _singleton(tag: str) -> Encoder:
-    def encode_singleton(value: Any, _: Writer) -> ir.Attribute:
-        with context():
-            return tagged("constant", ir.StringAttr.get(tag))
-
-    return encode_singleton
+def _constant(tag: str) -> Any:
+    return _compat.resolve(*_compat.PARAM_SINGLETONS[tag])
 
 
 def _bases() -> list[tuple[Any, Encoder]]:
@@ -468,31 +384,49 @@ def _bases() -> list[tuple[Any, Encoder]]:
 
     from jaxmlir._compat import effects, mesh_lib, shape_poly
 
+    frozen_dict = _compat.resolve("jax._src.frozen_dict", "FrozenDict")
     return [
         (dtypes.ExtendedDType, cached(encode_dtype)),
         (core.Jaxpr, _jaxpr),
         (core.ClosedJaxpr if hasattr(core, "ClosedJaxpr") else core.Jaxpr, _jaxpr),
         (core.AbstractValue, _aval),
-        (core.Primitive, _encode_primitive),
-        (prng.PRNGImpl, _encode_prng_impl),
-        (sharding.PartitionSpec, _partition_spec),
-        (sharding.SingleDeviceSharding, _encode_single_device_sharding),
-        (mesh_lib.Mesh, _mesh),
-        (jax.Device, _encode_device),
-        (tree_util.PyTreeDef, _treedef),
+        (core.Primitive, by_name("primitive", _primitive_name, _primitive)),
+        (prng.PRNGImpl, by_name("PRNGImpl", _prng_name, lambda name: prng.prngs[name])),
+        (
+            sharding.PartitionSpec,
+            tagged_as("PartitionSpec", _partition_spec, _decode_partition_spec),
+        ),
+        (
+            sharding.SingleDeviceSharding,
+            by_parts(
+                "SingleDeviceSharding",
+                lambda value: {"device": value._device, "memory_kind": value._memory_kind},
+                _single_device_sharding,
+            ),
+        ),
+        (mesh_lib.Mesh, tagged_as("Mesh", _mesh, _decode_mesh)),
+        (jax.Device, by_name("Device", lambda d: f"{d.platform}:{d.id}", _device)),
+        (tree_util.PyTreeDef, tagged_as("pytree", pytrees.encode, pytrees.decode)),
+        (
+            core.NamedAxisEffect,
+            by_value("NamedAxisEffect", lambda effect: effect.name, core.NamedAxisEffect),
+        ),
         (effects.Effect, _effect),
-        (shape_poly._DimExpr, _dimension),
-        (_compat.hi_primitive_class(), _encode_hi_primitive),
+        (shape_poly._DimExpr, tagged_as("dim", _dimension, _decode_dimension)),
+        (
+            _compat.hi_primitive_class(),
+            by_parts("hi_primitive", _parts_of_hi_primitive, _hi_primitive),
+        ),
         *((cls, _policy) for cls in _compat.policy_classes()),
-        (_compat.resolve("jax._src.frozen_dict", "FrozenDict"), _frozen_dict),
-        (jax.ShapeDtypeStruct, _shape_dtype_struct),
-        (batching.AxisData, encode_axis),
+        (frozen_dict, by_value("frozen_dict", dict, lambda items: frozen_dict(items))),
+        (jax.ShapeDtypeStruct, tagged_as("ShapeDtypeStruct", _plain_struct, _decode_struct)),
+        (batching.AxisData, by_value("AxisData", _parts_of_axis, _axis_of)),
         (type, encode_class),
     ]
 
 
 def register_classes(tag: str) -> None:
-    """Registers JAX's classes, and the one of a tag if its package takes long to import."""
+    """Registers JAX's classes, and that of a tag if its package takes long to import."""
     _register_classes()
     if tag in decoders:
         return
@@ -515,36 +449,26 @@ def _register_classes() -> None:
     for tag, (module, name) in _compat.PARAM_SINGLETONS.items():
         value = _compat.resolve(module, name)
         if value is not None:
-            encoders[type(value)] = _singleton(tag)
+            encoders[type(value)] = by_name("constant", lambda _, tag=tag: tag, _constant)
     bases.update((base, encoder) for base, encoder in _bases() if isinstance(base, type))
 
 
 late.append(register_classes)
 
-_encode_primitive = _by_name("primitive", _primitive_name, _primitive)
-_encode_device = _by_name("Device", lambda d: f"{d.platform}:{d.id}", _device)
-_encode_prng_impl = _by_name("PRNGImpl", _prng_name, lambda name: prng.prngs[name])
-_encode_single_device_sharding = _by_parts(
-    "SingleDeviceSharding",
-    lambda value: {"device": value._device, "memory_kind": value._memory_kind},
-    _single_device_sharding,
-)
-_encode_hi_primitive = _by_parts("hi_primitive", _parts_of_hi_primitive, _hi_primitive)
+# What a function was made of, and how it is made of that.
+_FUNCTIONS = {
+    kind: by_parts(kind, functools.partial(_if_known, parts_of), _maker(kind, make))
+    for kind, parts_of, make in (
+        ("closure_converted", _closure_converted, _evaluating),
+        ("vmap_rule", _batched, _batching),
+    )
+}
 
 encoders[FunctionType] = _policy
 decoders.update(
     {
         "checkpoint_policy": _decode_policy,
-        "dim": _decode_dimension,
-        "pytree": pytrees.decode,
         "with_constants": _decode_with_constants,
-        "PartitionSpec": _decode_partition_spec,
-        "Mesh": _decode_mesh,
-        "frozen_dict": _decode_frozen_dict,
-        "ShapeDtypeStruct": _decode_shape_dtype_struct,
-        "NamedAxisEffect": lambda attr, reader: core.NamedAxisEffect(decode(attr, reader)),
-        "constant": lambda attr, _: _compat.resolve(*_compat.PARAM_SINGLETONS[string(attr)]),
-        **DECODERS,
         **{name: _decode_effect(name) for name in _compat.EFFECT_CLASSES},
     }
 )

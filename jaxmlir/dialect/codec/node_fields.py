@@ -1,9 +1,9 @@
-"""Fields of pytree nodes, for a process that does not have their classes.
+"""Fields of pytree nodes, for processes that do not have the nodes' classes.
 
-A file says of each named tuple and each registered dataclass of its pytrees what its fields are.
-Where the class is not known, one of that name with those fields stands in: ``namedtuple`` or
-``dataclass``, with the same children and the same other data.  There is one for each name and
-fields in a process.
+A file describes the fields of each named tuple and each registered dataclass in its pytrees.  If a
+class is not known, a class of the same name and fields stands in: a ``namedtuple`` or
+``dataclass``, with the same children and the same metadata.  A process makes one stand-in for each
+name and fields.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from jaxmlir.errors import ExportError
 
 
 class NodeFields(NamedTuple):
-    """The fields of a class of nodes.
+    """The fields of a class of pytree nodes.
 
     Attributes:
-      name: of the class, ``module:QualifiedName``.
-      places: for each field the number of the child that it is, or where it stands in what the
-        node holds besides its children, a tuple of tuples; of a named tuple, the numbers in order.
+      name: the class, as ``module:QualifiedName``.
+      places: for each field, the index of the child it is, or its index path in the node's
+        metadata, a tuple of tuples.  For a named tuple, the indices in order.
     """
 
     name: str
@@ -43,8 +43,8 @@ class NodeFields(NamedTuple):
 
 
 def encode(trees: Iterable[Any]) -> ir.Attribute | None:
-    """The fields of the nodes of some pytrees that have classes of their own; ``None`` if no node
-    has."""
+    """The fields of all classes of named tuples and dataclasses in some pytrees; ``None`` if there
+    are none."""
     fields: dict[NodeFields, None] = {}
     for tree in trees:
         fields |= dict.fromkeys(_fields_in(tree))
@@ -53,10 +53,10 @@ def encode(trees: Iterable[Any]) -> ir.Attribute | None:
 
 
 def make_known(attr: ir.Attribute) -> None:
-    """Lets pytrees have nodes of the classes that :func:`encode` has told the fields of.
+    """Lets pytrees have nodes of the classes whose fields :func:`encode` has written.
 
     Raises:
-      ExportError: they are malformed.
+      ExportError: the fields are malformed.
     """
     try:
         for item in registry.decode(attr):
@@ -68,7 +68,7 @@ def make_known(attr: ir.Attribute) -> None:
 
 
 def stand_in(name: str, num_children: int) -> type | None:
-    """The class that stands in for one of a name whose nodes have so many children."""
+    """The class that stands in for one of this name whose nodes have this many children."""
     return _stand_ins.get((name, num_children))
 
 
@@ -81,7 +81,7 @@ _fields_of: dict[type, NodeFields] = {}
 
 
 def _check(fields: NodeFields) -> None:
-    """Makes sure that a class with such fields can be made, and that making it runs nothing."""
+    """Checks that a class with these fields can be made, and that making it runs no code."""
     module, _, qualname = fields.name.partition(":")
     words = [*module.split("."), *qualname.replace(".<locals>", "").split("."), *fields.fields]
     valid = all(w.isidentifier() and not keyword.iskeyword(w) for w in words)
@@ -100,7 +100,7 @@ def _check(fields: NodeFields) -> None:
 
 @functools.cache
 def class_of(fields: NodeFields) -> type:
-    """The class with these fields that stands in for another; the same one each time."""
+    """The stand-in class with these fields; the same one each time."""
     module, _, qualname = fields.name.partition(":")
     name = qualname.rpartition(".")[2]
     if fields.is_namedtuple:
@@ -168,7 +168,7 @@ def _fields_in(tree: Any) -> Iterator[NodeFields]:
 
 
 def _fields_at(tree: Any, cls: type, metadata: Any) -> NodeFields | None:
-    """The fields of the class of a tree's node; ``None`` if these are not all that it has."""
+    """The fields of the class of a tree's node; ``None`` if they do not describe all children."""
     if cls in _fields_of:
         return _fields_of[cls]
     name = f"{cls.__module__}:{cls.__qualname__}"
@@ -180,7 +180,7 @@ def _fields_at(tree: Any, cls: type, metadata: Any) -> NodeFields | None:
         node = jax.tree.unflatten(tree, [object() for _ in range(tree.num_leaves)])
         children = list(tree_util.default_registry.flatten_one_level(node)[0])
         values = {f.name: getattr(node, f.name) for f in dataclasses.fields(cls)}
-    except Exception:  # of the user's class
+    except Exception:  # from the user's class
         return None
     places: dict[str, int | tuple[int, ...]] = {}
     for field, value in values.items():
@@ -200,7 +200,7 @@ def _fields_at(tree: Any, cls: type, metadata: Any) -> NodeFields | None:
 
 
 def _path_to(value: Any, metadata: Any) -> tuple[int, ...] | None:
-    """Where a value stands in a tuple of tuples."""
+    """The index path of a value in a tuple of tuples."""
     if not isinstance(metadata, tuple):
         return None
     for i, item in enumerate(metadata):
@@ -212,11 +212,11 @@ def _path_to(value: Any, metadata: Any) -> tuple[int, ...] | None:
     return None
 
 
-# --- what a node holds besides its children -------------------------------------------------------
+# --- the metadata of nodes ------------------------------------------------------------------------
 
 
 class UnknownSentinel(NamedTuple):
-    """A sentinel of a module that this process does not have, ``module:NAME``."""
+    """A sentinel, ``module:NAME``, of a module that this process does not have."""
 
     name: str
 
@@ -225,7 +225,7 @@ class UnknownSentinel(NamedTuple):
 
 
 def decode_metadata(attr: ir.Attribute, reader: registry.Reader) -> Any:
-    """What a stand-in holds besides its children: sentinels may be unknown."""
+    """The metadata of a stand-in's node, in which sentinels may be unknown."""
     if isinstance(attr, ir.ArrayAttr):
         return tuple([decode_metadata(item, reader) for item in attr])
     if isinstance(attr, ir.DictAttr) and [item.name for item in attr] == ["sentinel"]:

@@ -1,14 +1,14 @@
-"""Values of Python and numpy: numbers, strings, tuples, dictionaries, dtypes, arrays."""
+"""Codecs of values of Python and numpy: numbers, strings, tuples, dictionaries, dtypes, arrays."""
 
 from __future__ import annotations
 
 import marshal
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from jaxmlir.dialect import handles
-from jaxmlir.dialect.codec import records
 from jaxmlir.dialect.codec.registry import (
     HANDLE,
     NO_MODULE,
@@ -16,6 +16,7 @@ from jaxmlir.dialect.codec.registry import (
     Writer,
     array,
     bases,
+    by_value,
     cache,
     cached,
     decode,
@@ -25,6 +26,7 @@ from jaxmlir.dialect.codec.registry import (
     encoders,
     string,
     tagged,
+    tagged_as,
 )
 from jaxmlir.dialect.codec.types import dense, element_of, undense
 from jaxmlir.dialect.ir import context, ir, scope
@@ -42,14 +44,9 @@ def _float(value: float, _: Writer = NO_MODULE) -> ir.Attribute:
         return ir.FloatAttr.get(ir.F64Type.get(), float(value))
 
 
-def _complex(value: complex, _: Writer) -> ir.Attribute:
-    with context():
-        return tagged("complex", array([_float(value.real), _float(value.imag)]))
-
-
 def _tuple(value: tuple, writer: Writer) -> ir.Attribute:
     try:
-        # A key that tells 1 from True and 1.0, which are equal.
+        # As a key, this distinguishes 1, True and 1.0, which are equal.
         key = marshal.dumps(value, 2)
     except ValueError:
         return _uncached_tuple(value, writer)
@@ -65,14 +62,14 @@ _PLAIN = frozenset({int, bool, float, str, type(None)})
 
 
 def _is_plain(value: tuple) -> bool:
-    """Whether a tuple holds numbers, strings and such tuples only; others may share their bytes."""
+    """Whether a tuple holds only numbers, strings and such tuples; others may share their bytes."""
     return all(_is_plain(v) if type(v) is tuple else type(v) in _PLAIN for v in value)
 
 
 def _uncached_tuple(value: tuple, writer: Writer) -> ir.Attribute:
     kinds = set(map(type, value))
     if np.int64 in kinds and kinds <= {int, np.int64}:
-        # Rules compute axes and sizes with numpy; to JAX these are integers like others.
+        # Rules compute axes and sizes with numpy; JAX treats these as plain integers.
         value, kinds = tuple(map(int, value)), {int}
     with context():
         if kinds == {int} and all(-(2**63) <= v < 2**63 for v in value):
@@ -82,21 +79,21 @@ def _uncached_tuple(value: tuple, writer: Writer) -> ir.Attribute:
         return array([encode(v, writer) for v in value])
 
 
-def _list(value: list, writer: Writer) -> ir.Attribute:
-    with context():
-        return tagged("list", array([encode(v, writer) for v in value]))
+def _items(value: Iterable[Any], writer: Writer) -> ir.Attribute:
+    return array([encode(v, writer) for v in value])
 
 
-def _dict(value: dict, writer: Writer) -> ir.Attribute:
-    with context():
-        items = [array([encode(k, writer), encode(v, writer)]) for k, v in value.items()]
-        return tagged("dict", array(items))
+def _pairs(value: dict, writer: Writer) -> ir.Attribute:
+    return array([_items(pair, writer) for pair in value.items()])
 
 
-def _set(value: frozenset | set, writer: Writer) -> ir.Attribute:
-    with context():
-        attrs = sorted((encode(v, writer) for v in value), key=str)
-        return tagged("set", array(attrs))
+def _sorted(value: frozenset | set, writer: Writer) -> ir.Attribute:
+    return array(sorted((encode(v, writer) for v in value), key=str))
+
+
+_encode_set = tagged_as(
+    "set", _sorted, lambda attr, reader: frozenset(decode(item, reader) for item in attr)
+)
 
 
 def encode_dtype(value: Any) -> ir.Attribute:
@@ -105,7 +102,7 @@ def encode_dtype(value: Any) -> ir.Attribute:
 
 _PYTHON_SCALARS = (bool, int, float, complex)
 
-# What a `defaultdict` may make: its factory is part of a pytree.
+# The factories that a `defaultdict`, and so the data of a pytree, may have.
 _CONTAINERS = {cls.__name__: cls for cls in (bytes, dict, frozenset, list, set, str, tuple)}
 
 
@@ -142,7 +139,7 @@ def _ndarray(value: np.ndarray, writer: Writer) -> ir.Attribute:
 
 
 def _has_tensors(dtype: np.dtype) -> bool:
-    """Whether there are tensors of a dtype: not of strings, dates and records."""
+    """Whether tensors can have a dtype; not those of strings, dates and records."""
     try:
         element_of(dtype)
     except ImportingError:
@@ -154,18 +151,15 @@ def _decode_objects(attr: ir.Attribute, reader: Reader) -> np.ndarray:
     shape, items = (decode(part, reader) for part in attr)
     objects = np.empty(len(items), object)
     for i, item in enumerate(items):
-        # All at once, tuples of one length would be taken for rows.
+        # A single assignment would take tuples of the same length for rows.
         objects[i] = item
     objects = objects.reshape(shape)
     objects.flags.writeable = False
     return objects
 
 
-def _np_scalar(value: np.generic, writer: Writer) -> ir.Attribute:
-    if not _has_tensors(value.dtype):
-        return encode_handle(value, writer)
-    with context():
-        return tagged("scalar", dense(np.asarray(value)))
+def _tensor_of_scalar(value: np.generic, _: Writer) -> ir.Attribute | None:
+    return dense(np.asarray(value)) if _has_tensors(value.dtype) else None
 
 
 encoders.update(
@@ -174,34 +168,39 @@ encoders.update(
         bool: cached(ir.BoolAttr.get),
         int: cached(_int),
         float: _float,
-        complex: _complex,
+        complex: by_value(
+            "complex", lambda value: (value.real, value.imag), lambda parts: complex(*parts)
+        ),
         str: cached(ir.StringAttr.get),
         bytes: cached(lambda value: tagged("bytes", ir.StringAttr.get(value.hex()))),
-        # What one gets from an array of strings; it is equal to the string.
+        # An element of an array of strings; it is equal to the string.
         np.str_: cached(lambda value: ir.StringAttr.get(str(value))),
         tuple: _tuple,
-        # A sequence of axes is a tuple to JAX, whatever a caller of `lax` wrote.
+        # JAX treats a sequence of axes as a tuple, however a caller of `lax` wrote it.
         range: lambda value, writer: _tuple(tuple(value), writer),
-        list: _list,
-        dict: _dict,
-        frozenset: _set,
-        set: _set,
+        list: tagged_as(
+            "list", _items, lambda attr, reader: [decode(item, reader) for item in attr]
+        ),
+        dict: tagged_as(
+            "dict", _pairs, lambda attr, reader: dict(decode(item, reader) for item in attr)
+        ),
+        **dict.fromkeys((frozenset, set), _encode_set),
     }
 )
-bases.update({np.dtype: cached(encode_dtype), np.generic: _np_scalar, np.ndarray: _ndarray})
+bases.update(
+    {
+        np.dtype: cached(encode_dtype),
+        np.generic: tagged_as("scalar", _tensor_of_scalar, lambda attr, _: undense(attr)[()]),
+        np.ndarray: _ndarray,
+    }
+)
 decoders.update(
     {
         "int": lambda attr, _: int(string(attr)),
         "bytes": lambda attr, _: bytes.fromhex(string(attr)),
-        "complex": lambda attr, reader: complex(*decode(attr, reader)),
-        "list": lambda attr, reader: [decode(item, reader) for item in attr],
-        "dict": lambda attr, reader: dict(decode(item, reader) for item in attr),
-        "set": lambda attr, reader: frozenset(decode(item, reader) for item in attr),
         "objects": _decode_objects,
         "scalar_type": _decode_scalar_type,
         "container_type": lambda attr, _: _CONTAINERS[string(attr)],
-        "scalar": lambda attr, _: undense(attr)[()],
-        "sentinel": lambda attr, _: records.sentinel_called(string(attr)),
         HANDLE: lambda attr, _: handles.get(string(attr)),
     }
 )

@@ -1,15 +1,15 @@
 """Pytree structures as attributes.
 
-A leaf is ``"*"``; ``None`` is ``none``; a tuple is an array; a list, dict, named tuple or custom
-node is a dictionary with one entry that says which: ``{list = [...]}``,
+A leaf is ``"*"``; ``None`` is ``none``; a tuple is an array.  A list, dict, named tuple or custom
+node is a dictionary with one entry, whose key gives the kind: ``{list = [...]}``,
 ``{dict = [["key", child], ...]}``, ``{namedtuple = ["module:Name", [...]]}``,
 ``{node = ["module:Name", metadata, [...]]}``.  A named tuple that is registered with JAX is a
-custom node: what its functions say are its children, which need not be its fields.
+custom node: its flatten function gives its children, which need not be its fields.
 
-Reading never imports anything: a named tuple or node type must already be known to the
-process, or be made known with :func:`register_node_type`.  In a file that says what its fields are,
-a class stands in for it (:mod:`jaxmlir.dialect.codec.node_fields`); the command line tools do
-without.
+Reading never imports anything.  A named tuple or node type must already be known to the process,
+or be made known with :func:`register_node_type`.  If a file describes the fields of an unknown
+class, a stand-in replaces it (:mod:`jaxmlir.dialect.codec.node_fields`).  The command line tools
+need no classes.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def register_node_type(cls: type, name: str | None = None) -> None:
 
     Args:
       cls: the class.
-      name: by default ``module:QualifiedName``, what writing uses.
+      name: by default ``module:QualifiedName``, as in writing.
 
     Raises:
-      ArgumentError: it is no class, or the name no string.
+      ArgumentError: ``cls`` is not a class, or ``name`` is not a string.
     """
     if not isinstance(cls, type):
         raise ArgumentError(f"register_node_type: expected a class, got {cls!r}")
@@ -100,7 +100,7 @@ def decode(attr: ir.Attribute, reader: codec.Reader = codec.NO_MODULE) -> Any:
     Raises:
       ExportError: a node's type is not known to this process, or the encoding is malformed.
     """
-    # JAX's own node types, such as a view of a reference, are in the registry for traces alone.
+    # JAX's own node types, such as views of references, are only in the registry for tracing.
     registries = (tree_util.default_registry, tree_util.tracing_registry)
     for registry in registries:
         try:
@@ -110,19 +110,19 @@ def decode(attr: ir.Attribute, reader: codec.Reader = codec.NO_MODULE) -> Any:
     raise ExportError(f"{attr} is not the encoding of a pytree: {error}") from None
 
 
-# The trees of JAX's own node types, by registry: the layers of a model have equal subtrees, and a
-# program's tree is asked for by several, and by the programs made of it.
+# Decoded trees without user classes, by registry: the layers of a model have equal subtrees, and
+# the tree of a program is decoded repeatedly, also for programs made from it.
 _decoded: dict[Any, dict[ir.Attribute, Any]] = {}
 
 
 class _Decoder:
-    """Reads trees of the node types of one of JAX's registries."""
+    """Reads trees with the node types of one of JAX's registries."""
 
     def __init__(self, registry: Any, reader: codec.Reader):
         self.registry = registry
         self.reader = reader
         self.known = _decoded.setdefault(registry, {})
-        # How often something was looked up by its name, which may mean another thing tomorrow.
+        # Counts look-ups by name, whose results may change, so such trees are not cached.
         self.lookups = 0
 
     def tree(self, attr: ir.Attribute) -> Any:
@@ -166,7 +166,7 @@ class _Decoder:
         raise ValueError(f"unknown node {item.name!r}")
 
     def of_class(self, tag: str, payload: list[ir.Attribute]) -> Any:
-        """A node of a class of the process."""
+        """A node of a class that this process has."""
         match tag:
             case "namedtuple":
                 name, children = payload
@@ -193,7 +193,7 @@ class _Decoder:
         return _find_type(name, num_children)
 
     def make(self, cls: type, metadata: Any, children: Iterable[ir.Attribute]) -> Any:
-        """A tree; JAX refuses classes that are neither named tuples nor registered with it."""
+        """A tree node; JAX refuses classes that are neither named tuples nor registered."""
         trees = list(map(self.tree, children))
         if _is_namedtuple(cls) and not _is_plain_namedtuple(cls):
             return _compat.custom_node(self.registry, cls, metadata, trees)
@@ -203,7 +203,7 @@ class _Decoder:
 
 
 def nodes(tree: Any) -> Iterator[tuple[type, Any]]:
-    """The containers of a pytree: the type of each, and what it holds besides its children."""
+    """The type and the metadata of each container in a pytree."""
     node = tree.node_data()
     if node is not None:
         yield node
@@ -220,9 +220,9 @@ def is_of_arguments(tree: Any) -> bool:
 def of_placeholders(tree: Any, avals: Sequence[Any] = ()) -> Any:
     """The pytree of a ``PyTreeDef`` with an ``object()`` for each leaf.
 
-    That is what JAX itself unflattens trees with that have no arrays: a node that tells arrays from
-    other values takes these for arrays.  A node that looks at the shapes of its leaves when it is
-    made cannot be made of them: then they are ``ShapeDtypeStruct``s of ``avals``, or of arrays.
+    JAX itself unflattens trees without arrays this way, so a node that distinguishes arrays from
+    other values takes these for arrays.  A node that inspects the shapes of its leaves when it is
+    made fails on them: then the leaves are ``ShapeDtypeStruct``s of ``avals`` (or arrays).
     """
     try:
         return jax.tree.unflatten(tree, [object() for _ in range(tree.num_leaves)])
@@ -233,7 +233,7 @@ def of_placeholders(tree: Any, avals: Sequence[Any] = ()) -> Any:
 
 
 class _NodeTexts(NamedTuple):
-    """The description of a node of an unknown class: the texts of attributes."""
+    """The description of a node of an unknown class, as texts of attributes."""
 
     tag: str
     name: str
@@ -265,7 +265,7 @@ jax.tree_util.register_pytree_with_keys(_StandIn, _flatten_stand_in, _unflatten_
 
 @dataclass(frozen=True)
 class BoolNode:
-    """A boolean that is part of a tree; unflattened, it is that."""
+    """A boolean that is part of a tree; unflattening gives the boolean itself."""
 
     value: bool
 
@@ -282,17 +282,17 @@ def _is_namedtuple(cls: type) -> bool:
 
 
 def _is_plain_namedtuple(cls: type) -> bool:
-    """Whether JAX takes a class for a node with the children that its fields are."""
+    """Whether JAX treats a class as a node whose children are its fields."""
     return _is_namedtuple(cls) and not _compat.is_registered_node(cls)
 
 
 def _find_type(name: str, num_children: int) -> type:
-    """The class of that name among those that this process has made, or one that stands in."""
+    """The class of that name among those that exist in this process, or its stand-in."""
     registered = _node_types.get(name)
     if registered is not None:
         return registered
     module, _, qualname = name.partition(":")
-    # Asking a module for an attribute may run code of it, or import others.
+    # Uses vars(): getattr on a module may run its code, or import others.
     value: Any = sys.modules.get(module)
     for part in qualname.split("."):
         value = vars(value).get(part) if isinstance(value, (type, ModuleType)) else None

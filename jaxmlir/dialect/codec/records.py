@@ -1,13 +1,13 @@
-"""Records of JAX's packages of kernels, and the sentinels of modules.
+"""Records of JAX's kernel packages, and the sentinels of modules.
 
-Pallas has some hundred enums, named tuples, frozen dataclasses, effects and dtypes that may stand
-in an equation, other ones in each release.  One is written with the place of its class in JAX as
-its tag: ``{pallas.core.Blocked = {block_size = 32 : i64}}``.  Reading looks for the class
-there, in these packages only, and calls nothing but the constructor of such a record.  It may
-import the packages, but no module because a text names it.
+Equations may contain some hundred enums, named tuples, frozen dataclasses, effects and dtypes of
+Pallas, which change with each release.  A record's tag is the path of its class in JAX:
+``{pallas.core.Blocked = {block_size = 32 : i64}}``.  Reading looks for the class in these
+packages only, and calls nothing but the constructor of such a record.  It may import the packages,
+but never a module just because a text names it.
 
-A sentinel is an object without state that a module holds under a name, as equinox's do: it is
-written as ``module:NAME``, and found there again.
+A sentinel is a stateless object that a module holds under a name, such as equinox's.  It is
+written as ``module:NAME``, and looked up there when it is read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jaxmlir import _compat
 from jaxmlir._compat import dtypes, effects
 from jaxmlir.errors import ExportError
 
-# The packages, and what they are in.
+# JAX's kernel packages, and the packages that contain them.
 _PACKAGES = {"pallas": "jax._src", "cudnn": "jax._src", "mosaic": "jax.experimental"}
 
 
@@ -36,7 +36,7 @@ def tag_of(cls: type) -> str | None:
 
 
 def find(tag: str) -> type | None:
-    """The class of a tag; ``None`` where this JAX has no such record."""
+    """The class of a tag; ``None`` if the installed JAX has no such record."""
     module, _, name = tag.rpartition(".")
     parent = _PACKAGES.get(tag.partition(".")[0])
     if parent is None:
@@ -49,31 +49,31 @@ def find(tag: str) -> type | None:
 
 
 def is_effect(cls: type) -> bool:
-    """Whether it is an effect, of which there is one instance."""
+    """Whether a class is an effect, which has a single instance."""
     return issubclass(cls, effects.Effect)
 
 
 def has_fields(cls: type) -> bool:
-    """Whether the records of a class are told apart by fields."""
+    """Whether fields distinguish the records of a class."""
     return dataclasses.is_dataclass(cls) or hasattr(cls, "_fields")
 
 
 def can_be_made_again(value: Any) -> bool:
-    """Whether a record is what its constructor makes of its fields.
+    """Whether a record equals what its constructor makes of its fields.
 
-    It may refuse them: those of a record that was made in another way.
+    The constructor may refuse the fields of a record that was made in another way.
     """
     if isinstance(value, (enum.Enum, tuple)):
         return True
     fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
     try:
         return type(value)(**{f.name: getattr(value, f.name) for f in fields if f.init}) == value
-    except Exception:  # whatever it says of them
+    except Exception:  # the constructor may raise anything
         return False
 
 
 def _is_record(cls: type) -> bool:
-    """Whether a class has fields and no more: nothing else happens where one is made."""
+    """Whether a class only has fields, so that constructing it has no side effects."""
     if issubclass(cls, (enum.Enum, effects.Effect)):
         return True
     if issubclass(cls, tuple):
@@ -84,7 +84,7 @@ def _is_record(cls: type) -> bool:
 
 
 def sentinel_name(value: Any) -> str | None:
-    """``module:NAME`` of a sentinel; ``None`` of any other object."""
+    """The ``module:NAME`` of a sentinel; ``None`` for any other object."""
     cls = type(value)
     module = sys.modules.get(cls.__module__)
     if module is None or callable(value) or _has_state(value):
@@ -96,17 +96,17 @@ def sentinel_name(value: Any) -> str | None:
 
 
 def _has_state(value: Any) -> bool:
-    """Whether anything but its class tells an object from others."""
+    """Whether an object differs from others of its class."""
     slots = any(getattr(cls, "__slots__", ()) for cls in type(value).__mro__)
-    # What is written in C has neither a dictionary nor slots, and any state.
+    # An object implemented in C has neither a dictionary nor slots, but may have any state.
     return slots or not hasattr(value, "__dict__") or bool(vars(value))
 
 
 def sentinel_called(name: str) -> Any:
-    """The sentinel that :func:`sentinel_name` names so.
+    """The sentinel with a name given by :func:`sentinel_name`.
 
     Raises:
-      ExportError: this process has none of that name.
+      ExportError: this process has no sentinel of that name.
     """
     module, _, attribute = name.partition(":")
     imported = sys.modules.get(module)

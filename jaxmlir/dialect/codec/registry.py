@@ -1,4 +1,4 @@
-"""The codecs by Python type and by tag, and the two functions that use them."""
+"""The tables of codecs, by Python type and by tag, and the two functions that use them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from jaxmlir.errors import ArgumentError, ExportError, ImportingError, JaxmlirEr
 
 
 class Writer(Protocol):
-    """The module that an encoder writes into, as far as encoders ask."""
+    """The module that an encoder writes into, as encoders see it."""
 
     def function(self, jaxpr: Any) -> tuple[str, ...]:
         """The symbol of the function made from a (closed) jaxpr.
 
-        If the function takes the jaxpr's constants as its first arguments, that of a function of
-        none that returns their values follows.
+        If the function takes the jaxpr's constants as its first arguments, the symbol of a function
+        without arguments that returns their values follows.
         """
 
     def handle(self, value: Any) -> str:
@@ -29,13 +29,13 @@ class Writer(Protocol):
 
 
 class Reader(Protocol):
-    """The module that a decoder reads from, as far as decoders ask."""
+    """The module that a decoder reads from, as decoders see it."""
 
     def jaxpr(self, symbol: str) -> Any:
         """The closed jaxpr made from a function."""
 
     def bound(self, symbol: str, values: str) -> Any:
-        """The closed jaxpr of a function whose constants' values another function returns."""
+        """The closed jaxpr of a function; another function returns the values of its constants."""
 
 
 class _NoModule:
@@ -58,7 +58,7 @@ NO_MODULE = _NoModule()
 
 
 class _Symbols:
-    """A ``Reader`` for which a function is its symbol."""
+    """A ``Reader`` that represents a function by its symbol."""
 
     def jaxpr(self, symbol: str) -> str:
         return symbol
@@ -76,14 +76,14 @@ Decoder = Callable[[ir.Attribute, Reader], Any]
 encoders: dict[type, Encoder] = {}
 """Encoders by the exact type of a value."""
 bases: dict[type, Encoder] = {}
-"""Encoders by a class that the type of a value derives from."""
+"""Encoders by base class of a value's type."""
 decoders: dict[str, Decoder] = {}
 """Decoders by the tag of a dictionary."""
 attribute_decoders: dict[type[ir.Attribute], Decoder] = {}
-"""Decoders by the class of an attribute that is more than text, a number or a list."""
+"""Decoders by class of attribute, for classes other than text, numbers and lists."""
 late: list[Callable[[str], None]] = []
-"""Functions that are called with a tag, or the name of a class, that is met: they register the
-codecs of classes that take long to import."""
+"""Functions that are called with each tag, or name of a class, before it is looked up.  They
+register the codecs of classes that take long to import."""
 # Attributes by value, and values by attribute.
 cache: dict[Any, ir.Attribute] = {}
 _decoded: dict[ir.Attribute, Any] = {}
@@ -98,7 +98,7 @@ def encode(value: Any, writer: Writer = NO_MODULE) -> ir.Attribute:
 
 
 def _find_encoder(cls: type) -> Encoder:
-    """The encoder of a class seen for the first time, by what it derives from."""
+    """The encoder for a class seen for the first time, found by its base classes."""
     encoder = _encoder_by_base(cls)
     if encoder is None:
         _register_late(cls.__name__)
@@ -123,7 +123,7 @@ def _encode_record(value: Any, writer: Writer) -> ir.Attribute:
 
 
 def record(value: Any, writer: Writer = NO_MODULE) -> ir.Attribute | None:
-    """The attribute of a record of JAX's packages of kernels; ``None`` of any other value."""
+    """The attribute of a record of JAX's kernel packages; ``None`` for any other value."""
     if records.tag_of(type(value)) is None or not records.can_be_made_again(value):
         return None
     return codec_of_record(type(value))[0](value, writer)
@@ -167,7 +167,7 @@ def _decode(attr: ir.Attribute, reader: Reader) -> Any:
                 return decoder(item.attr, reader)
             except JaxmlirError:
                 raise
-            except Exception as e:  # of a user's class, too
+            except Exception as e:  # also from a user's class
                 raise ExportError(f"{attr} cannot be read: {type(e).__name__}: {e}") from e
         raise ExportError(
             f'{attr}: this process knows no parameter type "{item.name}"; '
@@ -176,15 +176,15 @@ def _decode(attr: ir.Attribute, reader: Reader) -> Any:
     raise ExportError(f"{attr} is not the encoding of a parameter")
 
 
-# Tags of what modules must not share: handles of theirs, and what can be changed.
+# Tags of values that modules must not share: handles of a module, and mutable values.
 HANDLE = "handle"
 OWN_TAGS = frozenset({HANDLE, "Device", "list", "dict"})
 
 
 def depends_on_module(attr: ir.Attribute) -> bool:
-    """Whether modules must not share what an attribute decodes to.
+    """Whether modules must not share the value that an attribute decodes to.
 
-    It refers to functions or handles of theirs, or can be changed.
+    Such a value refers to functions or handles of the module, or is mutable.
     """
     if isinstance(attr, ir.FlatSymbolRefAttr):
         return True
@@ -225,7 +225,7 @@ def string(attr: ir.Attribute) -> str:
 
 
 def cached(encoder: Callable[[Any], ir.Attribute]) -> Encoder:
-    """The encoder of immutable values whose equality, within one type, means being the same."""
+    """Makes the encoder of immutable values that, within one type, are the same if equal."""
 
     def encode_cached(value: Any, _: Writer) -> ir.Attribute:
         key = (type(value), value)
@@ -238,19 +238,71 @@ def cached(encoder: Callable[[Any], ir.Attribute]) -> Encoder:
     return encode_cached
 
 
-def _encode_other(value: Any, writer: Writer) -> ir.Attribute:
-    """A value of a class that nothing is known of."""
-    name = records.sentinel_name(value)
-    if name is None:
-        return encode_handle(value, writer)
-    with context():
-        return tagged("sentinel", ir.StringAttr.get(name))
-
-
 def encode_handle(value: Any, writer: Writer) -> ir.Attribute:
-    """A value that cannot be written down, as the name under which the writer keeps it."""
+    """Encodes a value that cannot be written down by the name under which the writer keeps it."""
     with context():
         return tagged(HANDLE, ir.StringAttr.get(writer.handle(value)))
+
+
+def tagged_as(
+    tag: str,
+    payload_of: Callable[[Any, Writer], ir.Attribute | None],
+    value_of: Callable[[ir.Attribute, Reader], Any],
+) -> Encoder:
+    """Registers the codec of objects that are written as ``{tag = ...}``; one without a payload is
+    a handle."""
+
+    def encode_tagged(value: Any, writer: Writer) -> ir.Attribute:
+        with context():
+            payload = payload_of(value, writer)
+            return encode_handle(value, writer) if payload is None else tagged(tag, payload)
+
+    decoders[tag] = value_of
+    return encode_tagged
+
+
+def by_name(tag: str, name_of: Callable[[Any], str | None], find: Callable[[str], Any]) -> Encoder:
+    """Registers the codec of objects that are written as a name; one without is a handle."""
+
+    def payload(value: Any, _: Writer) -> ir.Attribute | None:
+        name = name_of(value)
+        return None if name is None else ir.StringAttr.get(name)
+
+    return tagged_as(tag, payload, lambda attr, _: find(string(attr)))
+
+
+def by_value(tag: str, value_of: Callable[[Any], Any], make: Callable[[Any], Any]) -> Encoder:
+    """Registers the codec of objects that are made of one value, which has a codec of its own."""
+
+    def payload(value: Any, writer: Writer) -> ir.Attribute:
+        return encode(value_of(value), writer)
+
+    return tagged_as(tag, payload, lambda attr, reader: make(decode(attr, reader)))
+
+
+def by_parts(
+    tag: str, parts_of: Callable[[Any], dict[str, Any] | None], make: Callable[..., Any]
+) -> Encoder:
+    """Registers the codec of objects that are made of parts, which have codecs of their own; one
+    whose parts are not known is a handle."""
+
+    def payload(value: Any, writer: Writer) -> ir.Attribute | None:
+        parts = parts_of(value)
+        return None if parts is None else encode_parts(parts, writer)
+
+    return tagged_as(tag, payload, lambda attr, reader: make(**decode_parts(attr, reader)))
+
+
+def encode_parts(parts: dict[str, Any], writer: Writer) -> ir.Attribute:
+    return ir.DictAttr.get({name: encode(part, writer) for name, part in parts.items()})
+
+
+def decode_parts(attr: ir.Attribute, reader: Reader) -> dict[str, Any]:
+    return {item.name: decode(item.attr, reader) for item in attr}
+
+
+# Values of classes that nothing is known of.
+_encode_other = by_name("sentinel", records.sentinel_name, records.sentinel_called)
 
 
 def register_param_type(cls: type, tag: str | None = None) -> None:
@@ -261,7 +313,7 @@ def register_param_type(cls: type, tag: str | None = None) -> None:
       tag: its name in the dialect; by default the class's name.
 
     Raises:
-      ArgumentError: it is no such class.
+      ArgumentError: ``cls`` is not such a class.
     """
     is_supported = isinstance(cls, type) and (
         issubclass(cls, enum.Enum) or hasattr(cls, "_fields") or dataclasses.is_dataclass(cls)
@@ -271,7 +323,7 @@ def register_param_type(cls: type, tag: str | None = None) -> None:
             f"register_param_type: expected an enum, a named tuple or a dataclass, got {cls!r}"
         )
     tag = tag or cls.__name__
-    # It may be another class than the one of this name so far: a notebook's cell was run again.
+    # The class may replace one of the same name, as when a notebook's cell is run again.
     _decoded.clear()
     register_class(tag, cls, None)
 
@@ -281,10 +333,10 @@ def register_class(tag: str, cls: type, fields: dict[str, str] | None) -> None:
 
 
 def codec_of_class(tag: str, cls: type, fields: dict[str, str] | None) -> tuple[Encoder, Decoder]:
-    """How values of an enum, a named tuple or a dataclass are written as ``{tag = ...}`` and read.
+    """The codec that writes an enum, a named tuple or a dataclass as ``{tag = ...}``.
 
     Args:
-      fields: of another class, the constructor's keyword for each.
+      fields: for other classes, the constructor's keyword for each field.
     """
     return _codec_of_enum(tag, cls) if issubclass(cls, enum.Enum) else _of_fields(tag, cls, fields)
 
@@ -295,7 +347,7 @@ def _codec_of_enum(tag: str, cls: type[enum.Enum]) -> tuple[Encoder, Decoder]:
         encoded = cache.get(key)
         if encoded is None:
             with context():
-                # Several flags at once, or none, are no member.
+                # A combination of several flags, or of none, is not a member.
                 named = value.name in cls.__members__
                 payload = ir.StringAttr.get(value.name) if named else encode(value.value, writer)
                 encoded = cache[key] = tagged(tag, payload)
@@ -347,8 +399,8 @@ def _of_fields(tag: str, cls: type, fields: dict[str, str] | None) -> tuple[Enco
 def _check_fields(
     tag: str, fields: Sequence[str], defaults: Mapping[str, Any], given: Mapping[str, Any]
 ) -> None:
-    """Refuses fields that a class does not have, of another version or misspelt, and missing
-    ones."""
+    """Refuses missing fields, and fields that a class does not have (of another version, or
+    misspelt)."""
     if unknown := sorted(given.keys() - {*fields}):
         takes = ", ".join(map(repr, fields))
         meant = nearest(unknown[0], fields)

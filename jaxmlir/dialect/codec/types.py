@@ -1,4 +1,4 @@
-"""Abstract values and MLIR types, one to one.
+"""Converts abstract values to MLIR types and back, one to one.
 
 ===============================  ==========================================================
 ``f32[4]``                       ``tensor<4xf32>``
@@ -12,17 +12,19 @@ weakly typed ``f32[]``           ``tensor<f32, {weak_type}>``
 a token                          ``!jaxpr.token``
 ===============================  ==========================================================
 
-What an aval knows beyond shape and dtype (weak type, symbolic shape, sharding, varying manual axes,
-memory space) is the tensor's encoding, a dictionary, absent where it says nothing.  So a value's
-type tells its aval without looking at the op that made it, and equal signatures are equal types.
+The tensor's encoding, a dictionary, has what an aval holds beyond shape and dtype: weak type,
+symbolic shape, sharding, varying manual axes, memory space.  It is absent if it would be empty.  So
+a value's type determines its aval without the op that made it, and equal signatures have equal
+types.
 
-An aval that no type describes (an accumulator of a kernel, a user's own) becomes
+An aval that no type describes (an accumulator of a kernel, or a user's own aval) becomes
 ``!jaxpr.aval<"name", "handle">``; it lives as long as the process (see
 :mod:`jaxmlir.dialect.handles`).
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -67,20 +69,18 @@ _ELEMENT_NAMES = {
 _OPAQUE_ELEMENTS = {"int1": "!jaxpr.int1", "uint1": "!jaxpr.uint1"}
 _DTYPE_NAMES = {e: name for name, e in (*_ELEMENT_NAMES.items(), *_OPAQUE_ELEMENTS.items())}
 
-# What the encoding of what a reference refers to says of the reference.
+# Keys in the encoding of a reference's value that describe the reference.
 _OF_REFERENCES = ("memory_space", "kind")
-# What that of a tensor may say.
+# Keys in the encoding of a tensor.
 _OF_TENSORS = tuple("weak_type shape constraints mesh spec manual memory_space layout".split())
 
 _type_of_aval: dict[Any, ir.Type] = {}
 _aval_of_type: dict[ir.Type, Any] = {}
-_element_of_dtype: dict[Any, ir.Type] = {}
-_dtype_of_element: dict[ir.Type, Any] = {}
 
 
 def type_of(aval: Any) -> ir.Type:
     """The MLIR type of an abstract value."""
-    # References are equal to JAX whatever their kind, which says what derivatives make of them.
+    # JAX ignores the kind when it compares references, but derivatives depend on it.
     key = (aval, aval.kind) if type(aval) is state_types.AbstractRef else aval
     type_ = _type_of_aval.get(key)
     if type_ is None:
@@ -90,8 +90,8 @@ def type_of(aval: Any) -> ir.Type:
         _type_of_aval[key] = type_
         if core.is_constant_shape(getattr(aval, "shape", ())):
             _aval_of_type.setdefault(type_, aval)
-        # Symbolic dimensions are read back: all in the scope first met, for those of one op must
-        # be comparable, and a type may have been met before in another scope.
+        # Avals with symbolic dimensions are read back from the type, so that all are in the scope
+        # first seen: dimensions of one op must be comparable.
     return type_
 
 
@@ -99,7 +99,7 @@ def aval_of(type_: ir.Type) -> Any:
     """The abstract value that :func:`type_of` wrote as ``type_``.
 
     Raises:
-      JaxmlirError: it is no type of the dialect, or one of what this process does not have.
+      JaxmlirError: it is not a type of the dialect, or refers to an object of another process.
     """
     aval = _aval_of_type.get(type_)
     if aval is None:
@@ -108,26 +108,16 @@ def aval_of(type_: ir.Type) -> Any:
                 aval = _aval_of_type[type_] = _make_aval(type_)
         except JaxmlirError:
             raise
-        except Exception as e:  # of JAX's classes, whatever they say of their fields
+        except Exception as e:  # from JAX's classes, which check their fields
             raise ImportingError(f"{type_} cannot be read: {type(e).__name__}: {e}") from e
     return aval
 
 
+@functools.cache
 def element_of(dtype: Any) -> ir.Type:
     """The MLIR element type of a dtype, extended dtypes included."""
-    element = _element_of_dtype.get(dtype)
-    if element is None:
-        with scope():
-            element = _element_of_dtype[dtype] = _make_element(dtype)
-    return element
-
-
-def dtype_of(element: ir.Type) -> Any:
-    """The dtype that :func:`element_of` wrote as ``element``."""
-    dtype = _dtype_of_element.get(element)
-    if dtype is None:
-        dtype = _dtype_of_element[element] = _make_dtype(element)
-    return dtype
+    with scope():
+        return _make_element(dtype)
 
 
 def _make_element(dtype: Any) -> ir.Type:
@@ -148,7 +138,9 @@ def _make_element(dtype: Any) -> ir.Type:
     return ir.Type.parse(name)
 
 
-def _make_dtype(element: ir.Type) -> Any:
+@functools.cache
+def dtype_of(element: ir.Type) -> Any:
+    """The dtype that :func:`element_of` wrote as ``element``."""
     text = str(element)
     if text.startswith("!jaxpr.key<"):
         (tag,) = _string_parameters(text)
@@ -170,7 +162,7 @@ def _make_dtype(element: ir.Type) -> Any:
 
 
 def dtype_called(element: str) -> np.dtype | None:
-    """The dtype of numbers whose element type is written so, if this process has it."""
+    """The numeric dtype whose element type has this text, if this process has it."""
     if element not in _DTYPE_NAMES:
         return None
     name = _DTYPE_NAMES[element]
@@ -190,7 +182,7 @@ def _make_type(aval: Any) -> ir.Type:
     if type(aval) is state_types.AbstractRef and type(aval.inner_aval) is core.ShapedArray:
         extras = {name: getattr(aval, name) for name in _OF_REFERENCES}
         encoded = {name: encode(v) for name, v in extras.items() if v is not None}
-        # The type of one that has a Python object about it is that object.
+        # A type cannot refer to a Python object of a module; then the whole aval is a handle.
         if not any(map(depends_on_module, encoded.values())):
             return ir.Type.parse(f"!jaxpr.ref<{_make_tensor(aval.inner_aval, encoded)}>")
     return ir.Type.parse(f'!jaxpr.aval<{json.dumps(str(aval))}, "{handles.keep(aval)}">')
@@ -200,7 +192,7 @@ def _make_tensor(aval: Any, more: Mapping[str, ir.Attribute] | None = None) -> i
     """The type of an array.
 
     Args:
-      more: what else its encoding says.
+      more: additional entries of its encoding.
     """
     extras = dict(more or {})
     if aval.weak_type:
@@ -228,7 +220,7 @@ def _make_tensor(aval: Any, more: Mapping[str, ir.Attribute] | None = None) -> i
 
 
 def _without_auto_mesh(aval: Any) -> Any:
-    """An array on a mesh of automatic axes only, of which its type says nothing, on no mesh."""
+    """The aval without its mesh if all axes are automatic, which its type does not record."""
     if type(aval) is not core.ShapedArray or aval.sharding.mesh.empty:
         return aval
     if not aval.sharding.mesh.are_all_axes_auto:
@@ -246,18 +238,18 @@ def constraints_of(dim: Any) -> tuple[str, ...]:
 
 
 def remember_scope(dim: Any) -> tuple[str, ...]:
-    """The constraints of a dimension's scope, which :func:`symbolic_shape` will find by them."""
+    """The constraints of a dimension's scope, by which :func:`symbolic_shape` finds the scope."""
     constraints = constraints_of(dim)
     _scopes.setdefault(constraints, dim.scope)
     return constraints
 
 
-# A dimension raised to more is of more than 64 bits, and takes long to compute.
+# A dimension raised to a higher power exceeds 64 bits, and takes long to compute.
 _MAX_POWER = 64
 
 
 def symbolic_shape(shape: str, constraints: tuple[str, ...]) -> tuple[Any, ...]:
-    """The dimensions that a text such as ``"b, 2*b"`` stands for, in the scope it came from.
+    """The dimensions in a text such as ``"b, 2*b"``, in the scope with these constraints.
 
     Raises:
       ImportingError: a dimension is raised to too high a power.
@@ -265,7 +257,7 @@ def symbolic_shape(shape: str, constraints: tuple[str, ...]) -> tuple[Any, ...]:
     from jax import export
 
     for text in (shape, *constraints):
-        # JAX's parser is Python's: a number may have underscores, and be on the next line.
+        # JAX uses Python's parser: a number may have underscores, and be on the next line.
         for power in re.findall(r"\^([\w\s\\]*+)", text):
             digits = re.sub(r"\D", "", power)
             if len(digits) > 2 or int(digits or 0) > _MAX_POWER:
@@ -292,7 +284,7 @@ def _make_aval(type_: ir.Type) -> Any:
 
 
 def _shape_said(type_: ir.RankedTensorType, extras: Mapping[str, ir.Attribute]) -> tuple[Any, ...]:
-    """The shape that an encoding says a type has."""
+    """The shape that an encoding gives for a type."""
     said = decode(extras["shape"])
     constraints = decode(extras["constraints"]) if "constraints" in extras else ()
     if not all(isinstance(text, str) for text in (said, *constraints)):
@@ -305,7 +297,7 @@ def _shape_said(type_: ir.RankedTensorType, extras: Mapping[str, ir.Attribute]) 
 
 
 def _make_reference(inner: ir.Type) -> Any:
-    """The reference to a value of a type, whose encoding tells of the reference, too."""
+    """The reference to a value of a type, whose encoding also describes the reference."""
     extras: dict[str, ir.Attribute] = {}
     if isinstance(inner, ir.RankedTensorType) and isinstance(inner.encoding, ir.DictAttr):
         extras = {item.name: item.attr for item in inner.encoding}
@@ -344,7 +336,7 @@ def _make_shaped_array(type_: ir.RankedTensorType) -> Any:
 
 
 def _decode_type(attr: ir.TypeAttr, _: Reader) -> Any:
-    """The abstract value, or the dtype, that a type stands for where it is a parameter."""
+    """The abstract value, or the dtype, that a type represents as a parameter."""
     type_ = attr.value
     if isinstance(type_, ir.NoneType):
         return None
@@ -370,7 +362,7 @@ def dense(value: np.ndarray) -> ir.Attribute:
     return attr
 
 
-# By dtype and bits.  MLIR keeps the attributes anyway.
+# Keyed by dtype and bits.  MLIR keeps the attributes alive anyway.
 _scalars: dict[tuple[np.dtype, bytes], ir.Attribute] = {}
 
 
@@ -378,14 +370,14 @@ def _dense(value: np.ndarray) -> ir.Attribute:
     with scope():
         if value.dtype == dtypes.float0:
             value = np.zeros(value.shape, np.bool_)
-        # The bindings take the bytes for those of the machine's order.
+        # The bindings assume the machine's byte order.
         value = value.astype(value.dtype.newbyteorder("="), copy=False)
         return ir.DenseElementsAttr.get(
             np.ascontiguousarray(value), type=element_of(value.dtype), shape=value.shape
         )
 
 
-# What the bindings hand to numpy exactly; the rest is read from the printed form.
+# Element types that the bindings give to numpy exactly; others are read from the printed form.
 _BUFFER_TYPES = {f"{s}{n}" for s in ("i", "ui") for n in (8, 16, 32, 64)} | {"f16", "f32", "f64"}
 _BUFFER_TYPES.add("i1")
 _LARGE_BYTES = 1 << 20
@@ -397,7 +389,7 @@ def undense(attr: ir.DenseElementsAttr) -> np.ndarray:
     dtype = np.dtype(dtype_of(type_.element_type))
     shape = tuple(type_.shape)
     if math.prod(shape) * dtype.itemsize > _LARGE_BYTES and attr.is_splat:
-        # A few bytes of text may stand for any number of elements: they stay one.
+        # A few bytes of text may represent any number of elements, so this stays a broadcast.
         return np.broadcast_to(_parse_dense(str(attr), dtype, ()), shape)
     if str(type_.element_type) in _BUFFER_TYPES:
         return np.array(attr, dtype=dtype).reshape(shape)

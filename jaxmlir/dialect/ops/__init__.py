@@ -1,8 +1,8 @@
 """The op table: every primitive that JAX can lower, one record each, in families.
 
-``OPS`` maps an op's name to its record, ``BY_PRIMITIVE`` a JAX primitive's name, in the spelling of
-any supported version. A primitive without a record is no error: it is imported under its own name
-with whatever params it has.
+``OPS`` maps an op's name to its record. ``BY_PRIMITIVE`` maps a JAX primitive's name, as in any
+supported version, to the record. A primitive without a record is not an error: it is imported under
+its own name with whatever params it has.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
     "with_trait",
 ]
 
-# In the order of the reference: from the elementwise to the exotic.
+# In the order of the reference, from elementwise to rarely used ops.
 FAMILIES = (
     ELEMENTWISE,
     TRANSCENDENTAL,
@@ -76,7 +76,7 @@ OPS: dict[str, Op] = {op.name: op for family in FAMILIES for op in family.ops}
 
 
 def record_of(name: str) -> Op | None:
-    """The record of an op by its full name, ``jaxpr.add``; ``None`` of what has none."""
+    """The record of an op by its full name, ``jaxpr.add``; ``None`` if it has no record."""
     return OPS.get(name.removeprefix("jaxpr."))
 
 
@@ -87,33 +87,28 @@ def names(records: Iterable[Op]) -> frozenset[str]:
 
 @functools.cache
 def with_trait(*traits: Trait) -> frozenset[str]:
-    """The full names of the ops that have each of some traits."""
-    # In tuples they are found by identity: hashing members of an enum takes longer.
+    """The full names of the ops that have all the given traits."""
+    # Search in a tuple compares by identity, which is faster than hashing members of an enum.
     return names(r for r in OPS.values() if all(trait in r.traits for trait in traits))
 
 
 CALLEES = {
     name: OPS[name.removeprefix("jaxpr.")].functions[0].name for name in with_trait(Trait.CALL)
 }
-"""The attribute that names the function, of the ops that call one; by full name."""
+"""The attribute that names the callee of each op that calls one function; by the op's full name."""
 
-# Ops whose functions are inside of an attribute.
+# Ops that refer to functions inside an attribute of another kind.
 FUNCTIONS_IN_RECORDS = frozenset(
     {"call_hi_primitive", "call_hi_primitive_linearized", "custom_linear_solve"}
 )
 
 
+@functools.cache
 def may_have_functions(name: str) -> bool:
     """Whether ops of a name can refer to functions; looking for these costs more than asking."""
-    may_have = _with_functions.get(name)
-    if may_have is None:
-        op = record_of(name)
-        may_have = op is None or bool(op.functions) or op.name in FUNCTIONS_IN_RECORDS
-        _with_functions[name] = may_have
-    return may_have
+    op = record_of(name)
+    return op is None or bool(op.functions) or op.name in FUNCTIONS_IN_RECORDS
 
-
-_with_functions: dict[str, bool] = {}
 
 BY_PRIMITIVE: dict[str, Op] = {
     primitive: op for op in OPS.values() if op.jax != OURS for primitive in op.primitive_names

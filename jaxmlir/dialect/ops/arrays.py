@@ -2,7 +2,106 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import OURS, Op, Trait, binary, family, op, unary
+from jaxmlir.dialect.ops.record import OURS, Op, Trait, binary, family, group, op, unary
+
+_MOVEMENT = group(
+    # Rearrangement: each result element is one operand element
+    unary(
+        "broadcast_in_dim",
+        "Repeats the operand: its dimension i becomes result dimension broadcast_dimensions[i].",
+        "shape: ints, broadcast_dimensions: ints, sharding: sharding?",
+        inverse="the first element along each repeated dimension",
+        traits=(Trait.VIEW,),
+    ),
+    unary(
+        "reshape",
+        "The same elements in row-major order in another shape; `dimensions` permutes first.",
+        "new_sizes: ints, dimensions: ints?, sharding: sharding?",
+        inverse="reshape",
+        traits=(Trait.RESHAPE, Trait.VIEW),
+    ),
+    unary(
+        "squeeze",
+        "Drops dimensions of size 1.",
+        "dimensions: dimensions",
+        inverse="broadcast_in_dim",
+        traits=(Trait.RESHAPE, Trait.VIEW),
+    ),
+    unary(
+        "transpose",
+        "Permutes the dimensions: result dimension i is operand dimension permutation[i].",
+        "permutation: dimensions",
+        inverse="transpose",
+        traits=(Trait.VIEW,),
+    ),
+    unary(
+        "rev",
+        "Reverses the order of the elements along dimensions.",
+        "dimensions: dimensions",
+        inverse="rev",
+    ),
+    unary(
+        "tile",
+        "Repeats the operand reps[i] times along dimension i.",
+        "reps: ints",
+        inverse="slice",
+    ),
+    unary(
+        "copy",
+        "A copy in a buffer of its own.",
+        distinct="each copy has a buffer of its own",
+        inverse="the result itself",
+    ),
+    # Joining and parting
+    op(
+        "concatenate",
+        None,
+        1,
+        "Joins the operands along a dimension.",
+        "dimension: dimension",
+        linear=(0, ...),
+        inverse="slices",
+        traits=(Trait.JOINING,),
+    ),
+    op(
+        "stack",
+        None,
+        1,
+        "Joins operands of one shape along a new axis.",
+        "axis: int",
+        linear=(0, ...),
+        inverse="slices",
+        traits=(Trait.JOINING,),
+    ),
+    op(
+        "unstack",
+        1,
+        None,
+        "Parts the operand along an axis, which disappears.",
+        "axis: dimension",
+        inverse="stack",
+        traits=(Trait.SPLITTING,),
+    ),
+    op(
+        "split",
+        1,
+        None,
+        "Parts the operand along an axis into pieces of the given sizes.",
+        "sizes: ints, axis: dimension",
+        inverse="concatenate",
+        traits=(Trait.SPLITTING,),
+    ),
+    binary(
+        "pad",
+        "Surrounds and interleaves the operand with the second operand, a scalar: (low, high, "
+        "interior) for each dimension.",
+        "padding_config: any",
+        linear=(0, 1),
+        inverse="slice; y from the padding",
+    ),
+    linear=(0,),
+    traits=(Trait.MOVEMENT,),
+)
 
 SHAPE = family(
     "shape",
@@ -55,113 +154,7 @@ SHAPE = family(
         "Zeros of the operand's shape and dtype.",
         inverse="not invertible: it is constant",
     ),
-    # Rearrangement: each result element is one operand element
-    unary(
-        "broadcast_in_dim",
-        "Repeats the operand: its dimension i becomes result dimension broadcast_dimensions[i].",
-        "shape: ints, broadcast_dimensions: ints, sharding: sharding?",
-        linear=(0,),
-        inverse="the first element along each repeated dimension",
-        traits=(Trait.MOVEMENT, Trait.VIEW),
-    ),
-    unary(
-        "reshape",
-        "The same elements in row-major order in another shape; `dimensions` permutes first.",
-        "new_sizes: ints, dimensions: ints?, sharding: sharding?",
-        linear=(0,),
-        inverse="reshape",
-        traits=(Trait.MOVEMENT, Trait.RESHAPE, Trait.VIEW),
-    ),
-    unary(
-        "squeeze",
-        "Drops dimensions of size 1.",
-        "dimensions: dimensions",
-        linear=(0,),
-        inverse="broadcast_in_dim",
-        traits=(Trait.MOVEMENT, Trait.RESHAPE, Trait.VIEW),
-    ),
-    unary(
-        "transpose",
-        "Permutes the dimensions: result dimension i is operand dimension permutation[i].",
-        "permutation: dimensions",
-        linear=(0,),
-        inverse="transpose",
-        traits=(Trait.MOVEMENT, Trait.VIEW),
-    ),
-    unary(
-        "rev",
-        "Reverses the order of the elements along dimensions.",
-        "dimensions: dimensions",
-        linear=(0,),
-        inverse="rev",
-        traits=(Trait.MOVEMENT,),
-    ),
-    unary(
-        "tile",
-        "Repeats the operand reps[i] times along dimension i.",
-        "reps: ints",
-        linear=(0,),
-        inverse="slice",
-        traits=(Trait.MOVEMENT,),
-    ),
-    unary(
-        "copy",
-        "A copy in a buffer of its own.",
-        linear=(0,),
-        distinct="each copy has a buffer of its own",
-        inverse="the result itself",
-        traits=(Trait.MOVEMENT,),
-    ),
-    # Joining and parting
-    op(
-        "concatenate",
-        None,
-        1,
-        "Joins the operands along a dimension.",
-        "dimension: dimension",
-        linear=(0, ...),
-        inverse="slices",
-        traits=(Trait.JOINING, Trait.MOVEMENT),
-    ),
-    op(
-        "stack",
-        None,
-        1,
-        "Joins operands of one shape along a new axis.",
-        "axis: int",
-        linear=(0, ...),
-        inverse="slices",
-        traits=(Trait.JOINING, Trait.MOVEMENT),
-    ),
-    op(
-        "unstack",
-        1,
-        None,
-        "Parts the operand along an axis, which disappears.",
-        "axis: dimension",
-        linear=(0,),
-        inverse="stack",
-        traits=(Trait.MOVEMENT, Trait.SPLITTING),
-    ),
-    op(
-        "split",
-        1,
-        None,
-        "Parts the operand along an axis into pieces of the given sizes.",
-        "sizes: ints, axis: dimension",
-        linear=(0,),
-        inverse="concatenate",
-        traits=(Trait.MOVEMENT, Trait.SPLITTING),
-    ),
-    binary(
-        "pad",
-        "Surrounds and interleaves the operand with the second operand, a scalar: (low, high, "
-        "interior) for each dimension.",
-        "padding_config: any",
-        linear=(0, 1),
-        inverse="slice; y from the padding",
-        traits=(Trait.MOVEMENT,),
-    ),
+    *_MOVEMENT,
     # Conversion
     unary(
         "convert_element_type",
@@ -221,13 +214,13 @@ _IN_PART = "in part if the indices are constants, no two alike"
 
 
 def _scatter(suffix: str, summary: str, **fields: object) -> Op:
-    """Scatters are one algorithm with different ways to combine two elements."""
+    """A scatter op: all share an algorithm, and differ in how they combine two elements."""
     return op(
         f"scatter{suffix}",
         3,
         1,
         summary,
-        # By JAX's lowering a scatter without it overwrites, whatever it is called.
+        # In JAX's lowering, a scatter without this overwrites elements, whatever its name.
         "update_jaxpr: function" if suffix else "update_jaxpr: function?",
         "update_consts: any = (), dimension_numbers: record ScatterDimensionNumbers, "
         "indices_are_sorted: bool = false, unique_indices: bool = false, "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, Trait, binary, family, op, unary, variadic
+from jaxmlir.dialect.ops.record import Op, Trait, binary, family, group, op, unary, variadic
 
 SHARDING = family(
     "sharding",
@@ -10,8 +10,8 @@ SHARDING = family(
     variadic(
         "shard_map",
         "Calls a function on every device of a mesh, each with its own part of the operands.",
-        "jaxpr: function, mesh: mesh, in_specs: any, out_specs: any, check_vma: bool = true, "
-        "newly_manual_axes: any",
+        "jaxpr: function, mesh: mesh, in_specs: each operand's any, out_specs: each result's any, "
+        "check_vma: bool = true, newly_manual_axes: any",
         inverse="no rule: it runs on several devices, which exchange values",
     ),
     variadic(
@@ -93,11 +93,10 @@ _SCATTER = f"{_NAME}, scatter_dimension: int, axis_size: int, tiled: bool"
 _EXCHANGE = f"split_axis: int, concat_axis: int, {_NAME}, {_GROUPS}, tiled: bool = false"
 
 _ONCE = "a future is waited for once"
-_MANY = "not invertible: a reduction over devices is many-to-one"
 
 
 def _start(name: str, *attributes: str, **fields: object) -> Op:
-    """The asynchronous half of a collective: gives a future that ``*_done`` waits for."""
+    """The asynchronous half of a collective, which returns a future that ``*_done`` waits for."""
     return unary(
         f"{name}_start", f"Starts {name}: gives a future.", *attributes, distinct=_ONCE, **fields
     )
@@ -112,53 +111,40 @@ def _done(name: str, **fields: object) -> Op:
     )
 
 
-COLLECTIVES = family(
-    "collectives",
-    "Collectives: communication over named mesh axes, inside `shard_map`.",
-    op("axis_index", 0, 1, "This device's index along mesh axes, a scalar integer.", _NAME),
-    # Reductions
-    unary("psum", "Sum over the devices of mesh axes.", _AXES, _GROUPS, linear=(0,), inverse=_MANY),
-    unary("pmax", "Maximum over the devices of mesh axes.", _AXES, _GROUPS, inverse=_MANY),
-    unary("pmin", "Minimum over the devices of mesh axes.", _AXES, _GROUPS, inverse=_MANY),
+_REDUCTIONS = group(
+    unary("psum", "Sum over the devices of mesh axes.", _AXES, _GROUPS, linear=(0,)),
+    unary("pmax", "Maximum over the devices of mesh axes.", _AXES, _GROUPS),
+    unary("pmin", "Minimum over the devices of mesh axes.", _AXES, _GROUPS),
     unary(
         "psum_invariant",
         "psum whose result is typed as equal on all devices of the axes.",
         _AXES,
         linear=(0,),
-        inverse=_MANY,
     ),
-    unary(
-        "unreduced_psum", "Sums an operand typed as unreduced.", _AXES, linear=(0,), inverse=_MANY
-    ),
-    unary(
-        "unreduced_pmax",
-        "Maximum of an operand typed as unreduced.",
-        _AXES,
-        jax=">=0.11",
-        inverse=_MANY,
-    ),
-    unary(
-        "unreduced_pmin",
-        "Minimum of an operand typed as unreduced.",
-        _AXES,
-        jax=">=0.11",
-        inverse=_MANY,
-    ),
+    unary("unreduced_psum", "Sums an operand typed as unreduced.", _AXES, linear=(0,)),
+    unary("unreduced_pmax", "Maximum of an operand typed as unreduced.", _AXES, jax=">=0.11"),
+    unary("unreduced_pmin", "Minimum of an operand typed as unreduced.", _AXES, jax=">=0.11"),
     unary(
         "reduce_scatter",
         "psum of which each device keeps its own part along a dimension.",
         _SCATTER,
         _GROUPS,
         linear=(0,),
-        inverse=_MANY,
     ),
     unary(
         "unreduced_reduce_scatter",
         "reduce_scatter of an operand typed as unreduced.",
         _SCATTER,
         linear=(0,),
-        inverse=_MANY,
     ),
+    inverse="not invertible: a reduction over devices is many-to-one",
+)
+
+COLLECTIVES = family(
+    "collectives",
+    "Collectives: communication over named mesh axes, inside `shard_map`.",
+    op("axis_index", 0, 1, "This device's index along mesh axes, a scalar integer.", _NAME),
+    *_REDUCTIONS,
     # Movement
     unary(
         "all_gather",

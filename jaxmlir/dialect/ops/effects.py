@@ -1,4 +1,4 @@
-"""Ops that read or change what is outside of values: references, callbacks, tokens."""
+"""Ops that read or change state other than values: references, callbacks, tokens."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ STATE = family(
 )
 
 MAKERS = frozenset({"jaxpr.new_ref", "jaxpr.empty_ref"})
-"""The ops that make references."""
+"""The ops that create references."""
 
 _OPAQUE = "no rule: what the function computes is opaque"
 

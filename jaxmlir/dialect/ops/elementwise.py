@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, Trait, binary, family, op, unary, with_traits
+from jaxmlir.dialect.ops.record import Op, Trait, binary, family, group, op, unary
+
+
+def _sum(name: str, summary: str) -> Op:
+    return binary(
+        name,
+        summary,
+        linear=(0, 1),
+        traits=(Trait.ADDITIVE, Trait.COMMUTATIVE),
+        folds=(
+            f"{name}(x, 0) = x if integer or fast-math",
+            f"{name}(x, -0.0) = x if float",
+            f"{name}(x, neg(x)) = 0 if integer or fast-math",
+            f"{name}(x, neg(y)) = sub(x, y) if integer or float",
+        ),
+        inverse="x = z - y, y = z - x; x = z / 2 where both are x",
+        domain="where both are x, an integer, nothing overflows",
+    )
+
 
 ELEMENTWISE = family(
     "elementwise",
     "Elementwise arithmetic: operands and results have one shape; each element is on its own.",
     # Arithmetic
-    binary(
-        "add",
-        "Elementwise sum, x + y.",
-        linear=(0, 1),
-        traits=(Trait.ADDITIVE, Trait.COMMUTATIVE),
-        folds=(
-            "add(x, 0) = x if integer or fast-math",
-            "add(x, -0.0) = x if float",
-            "add(x, neg(x)) = 0 if integer or fast-math",
-            "add(x, neg(y)) = sub(x, y) if integer or float",
-        ),
-        inverse="x = z - y, y = z - x; x = z / 2 where both are x",
-        domain="where both are x, an integer, nothing overflows",
-    ),
-    binary(
-        "add_any",
-        "Sum of two cotangents, x + y: what transposition accumulates with.",
-        linear=(0, 1),
-        traits=(Trait.ADDITIVE, Trait.COMMUTATIVE),
-        folds=(
-            "add_any(x, 0) = x if integer or fast-math",
-            "add_any(x, -0.0) = x if float",
-            "add_any(x, neg(x)) = 0 if integer or fast-math",
-            "add_any(x, neg(y)) = sub(x, y) if integer or float",
-        ),
-        inverse="x = z - y, y = z - x; x = z / 2 where both are x",
-        domain="where both are x, an integer, nothing overflows",
-    ),
+    _sum("add", "Elementwise sum, x + y."),
+    _sum("add_any", "Sum of two cotangents, x + y: what transposition accumulates with."),
     binary(
         "sub",
         "Elementwise difference, x - y.",
@@ -137,7 +129,7 @@ ELEMENTWISE = family(
         inverse="not invertible: x and -x have one absolute value",
         folds=(
             "abs(abs(x)) = abs(x)",
-            # The derivative at 0, which JAX takes from one side, is that of the other.
+            # At 0 JAX takes the derivative from one side; in abs(neg(x)) it would be the other.
             "abs(neg(x)) = abs(x) if integer or fast-math",
         ),
     ),
@@ -181,7 +173,7 @@ ELEMENTWISE = family(
         1,
         "Polynomial in the first operand, a0 + x (a1 + x (a2 + ...)), of operands (x, a0, a1, "
         "...).",
-        # Up to how many terms are multiplied out rather than looped over.
+        # The maximal number of terms that are unrolled rather than computed in a loop.
         "unroll: int = absent",
         jax=">=0.12",
         linear=(1, ...),
@@ -231,7 +223,7 @@ ELEMENTWISE = family(
     traits=(Trait.ELEMENTWISE,),
 )
 
-# The result accuracy asked of XLA (`jax.lax.Tolerance` or an accuracy mode).
+# The accuracy of the result that XLA is asked for (`jax.lax.Tolerance` or an accuracy mode).
 _ACCURACY = "accuracy: enum AccuracyMode or record Tolerance?"
 
 _FUNCTIONS: tuple[Op, ...] = (
@@ -325,7 +317,7 @@ _COMPLEX: tuple[Op, ...] = (
 TRANSCENDENTAL = family(
     "transcendental",
     "Elementwise elementary functions: exponentials, roots, trigonometry; and complex numbers.",
-    *with_traits(_FUNCTIONS, Trait.TRANSCENDENTAL),
+    *group(*_FUNCTIONS, traits=(Trait.TRANSCENDENTAL,)),
     *_COMPLEX,
     traits=(Trait.ELEMENTWISE,),
 )
@@ -436,7 +428,7 @@ COMPARISON = family(
     binary("le", "x <= y.", folds=("le(x, x) = ~0 if integer or boolean or fast-math",)),
     binary("gt", "x > y.", folds=("gt(x, x) = 0 if integer or boolean or fast-math",)),
     binary("ge", "x >= y.", folds=("ge(x, x) = ~0 if integer or boolean or fast-math",)),
-    # The total order puts -NaN < -inf < ... < -0 < +0 < ... < inf < NaN: what sorting needs.
+    # The total order, as sorting needs it, has -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
     binary("eq_to", "x == y in the total order of floats: NaN equals NaN, -0 is not 0."),
     binary("lt_to", "x < y in the total order of floats: -0 before 0, NaN last."),
     binary("le_to", "x <= y in the total order of floats: -0 before 0, NaN last."),

@@ -12,7 +12,7 @@ CONTROL_FLOW = family(
         "Loop with a static trip count: (*consts, *carry, *xs) -> (*carry, *ys); step i sees xs[i] "
         "and writes ys[i].",
         "jaxpr: function, length: int",
-        # JAX from 0.11 packs the two counts into `ft_in` and `ft_out`.
+        # JAX from 0.11 on packs the two counts into `ft_in` and `ft_out`.
         "num_consts: int = 0, num_carry: int = 0, reverse: bool = false, unroll: any = 1",
         inverse="the scan of the body's inverse, backwards in time if the final carry is known, "
         "forwards if the initial carry is",
@@ -29,7 +29,7 @@ CONTROL_FLOW = family(
         "cond",
         "Calls one of several functions: branches[i], for operands (i, *args).",
         "branches: functions",
-        # Of a cond over `platform_index`: the platforms of each branch.
+        # For a cond on `platform_index`: the platforms of each branch.
         "branches_platforms: platforms = absent",
         inverse="a cond of the branches' inverses",
         domain="the index is known",
@@ -113,8 +113,7 @@ CALLS = family(
     call(
         "remat2",
         "Calls a function whose intermediate values are recomputed in the backward pass, save "
-        "those "
-        "that the policy keeps.",
+        "those that the policy keeps.",
         "jaxpr: function, prevent_cse: bool or bools = true, differentiated: bool = false, "
         "policy: policy?",
         distinct="what is recomputed is meant to be",
@@ -181,7 +180,7 @@ CALLS = family(
         "xla_metadata_call",
         "Calls a function whose ops carry metadata for XLA, such as a scheduling group.",
         "jaxpr: function, xla_metadata: any",
-        # What becomes of the metadata in derivatives; JAX before 0.11 keeps it there.
+        # The metadata of derivatives; JAX before 0.11 uses the same metadata there.
         'ad_metadata: any? = "same" @ >=0.11',
     ),
     unary(
@@ -234,9 +233,9 @@ gives the results that ``jaxpr.out_batched`` tells with one.
         "custom_jvp_call_jaxpr",
         "Calls a function whose JVP is jvp_jaxpr: (*primals, *tangents) -> (*primals, *tangents).",
         "call_jaxpr: function, jvp_jaxpr: function?, jvp_error: str?",
-        # Rules that are told which tangents are zero, of a function with symbolic_zeros.
+        # For functions with symbolic_zeros: rules that are told which tangents are zero.
         "jvp_with_zeros: functions = ()",
-        # What a primitive has too that the function stands for.
+        # The other rules of a primitive, if the function stands for one.
         "transposes: functions = (), transpose_error: str?, batches: functions = (), "
         "batch_error: str?, num_consts: int = 0, symbolic_zeros: bool = false",
         primitives=("custom_jvp_call", "custom_jvp_call_jaxpr"),
@@ -247,8 +246,8 @@ gives the results that ``jaxpr.out_batched`` tells with one.
         "bwd_jaxpr: (*residuals, *cotangents) -> (*cotangents).",
         "call_jaxpr: function, fwd_jaxpr: function?, bwd_jaxpr: function?, fwd_error: str?, "
         "bwd_error: str?",
-        # Of a function with symbolic_zeros, by which tangents a forward rule is told to be zero:
-        # the forward rule, and backward rules that are told which cotangents are.
+        # For functions with symbolic_zeros, one list for each set of tangents that a forward rule
+        # is told are zero: the forward rule, then backward rules told which cotangents are zero.
         "vjp_with_zeros: lists of functions = (), num_consts: int = 0, "
         "symbolic_zeros: bool = false",
         primitives=("custom_vjp_call",),
@@ -260,7 +259,7 @@ gives the results that ``jaxpr.out_batched`` tells with one.
         "bwd: function?, bwd_error: str?",
         # Backward rules that are told which cotangents are zero.
         "bwd_with_zeros: functions = (), num_res: int = 0",
-        # Which tangents in are zero: these are no operands, and bwd's results for them are dropped.
+        # The input tangents that are zero: they are no operands, and bwd's results are dropped.
         "in_zeros: bools = (), symbolic_zeros: bool = false",
         inverse="no rule: the linear map is known by its transpose only",
     ),
@@ -269,7 +268,7 @@ gives the results that ``jaxpr.out_batched`` tells with one.
         "Calls a function that is linear in its last operands and has its own transpose; operands "
         "(*callee consts, *residuals, *linear operands).",
         "callee: function, transpose: function = absent",
-        # Of a transpose that closes over values.
+        # For a transpose that closes over values.
         "transpose_thunk: handle = absent, num_callee_consts: int = 0, num_res: int = 0",
         inverse="no rule: it belongs to derivatives",
     ),
@@ -278,7 +277,7 @@ gives the results that ``jaxpr.out_batched`` tells with one.
         "The forward rule of a custom_vjp whose residuals may be recomputed: results (*residuals, "
         "*results); where no residual is used, a call of fun_jaxpr on the operands but the consts.",
         "fwd_jaxpr: function, fun_jaxpr: function = absent",
-        # Of a function that closes over values.
+        # For a function that closes over values.
         "fun_jaxpr_thunk: handle = absent, num_consts: int = 0, num_res: int = 0",
         distinct="what is recomputed is meant to be",
         inverse="no rule: it belongs to derivatives",

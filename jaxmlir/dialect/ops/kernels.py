@@ -8,7 +8,7 @@ _ATTENTION = (
     "scale: float, seed: int, dropout_rate: float, variadic_args: any, mask_type: any, "
     "layout: any, sliding_window_length: int?"
 )
-# A function that changes scores: the call is given its jaxpr.
+# A function that changes scores, whose jaxpr the call gets.
 _SCORE_MOD = {
     "inside": "score_mod_jaxpr: any? @ >=0.12, score_mod_name: str? @ >=0.12",
     "outside": "score_mod: any? @ >=0.12",
@@ -23,10 +23,11 @@ _RNN = (
 def _attention(
     direction: str, summary: str, attributes: str, inside: str = "", outside: str = ""
 ) -> tuple[Op, ...]:
-    """The cuDNN call, and the wrapper around it that batching and partitioning see.
+    """The cuDNN call, and the wrapper around it that is batched and partitioned.
 
     Args:
-      inside, outside: attributes of the one and of the other only.
+      inside: attributes of only the call.
+      outside: attributes of only the wrapper.
     """
     name, wrapped = f"dot_product_attention_{direction}", f"{summary}, batched and partitioned."
     return (
@@ -180,7 +181,7 @@ are imported like a user's own primitive, and stay in the kernel that they were 
     unary(
         "bitcast",
         "The same bits as another type.",
-        # Which of them there are depends on the backend whose kernel it is.
+        # The backend of the kernel determines which of the attributes are present.
         "ty: any = absent, dim: int = absent, dtype: dtype = absent",
     ),
     op(

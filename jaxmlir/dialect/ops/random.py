@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from jaxmlir.dialect.ops.record import Trait, binary, family, op, unary
 
-_ONE_WAY = "not invertible: the hash is one-way"
-
 RANDOM = family(
     "random",
     "Random numbers: typed keys, and the counter-based generators under them.",
     # Typed keys: tensors of !jaxpr.key<"fry">
-    unary(
-        "random_seed", "Keys made from integer seeds.", "impl: record PRNGImpl", inverse=_ONE_WAY
-    ),
+    unary("random_seed", "Keys made from integer seeds.", "impl: record PRNGImpl"),
     unary(
         "random_wrap",
         "Raw key data (unsigned integers) as keys.",
@@ -21,16 +17,9 @@ RANDOM = family(
     ),
     unary("random_unwrap", "The raw data of keys.", inverse="random_wrap"),
     unary(
-        "random_split",
-        "New independent keys from each key: the shape is appended.",
-        "shape: ints",
-        inverse=_ONE_WAY,
+        "random_split", "New independent keys from each key: the shape is appended.", "shape: ints"
     ),
-    binary(
-        "random_fold_in",
-        "A new key from each key and integer.",
-        inverse="not invertible: the hash is one-way",
-    ),
+    binary("random_fold_in", "A new key from each key and integer."),
     unary(
         "random_clone",
         "The same keys, counted as new ones by the key-reuse checker.",
@@ -40,7 +29,6 @@ RANDOM = family(
         "random_bits",
         "Uniform random bits, an unsigned integer array for each key.",
         "bit_width: int, shape: ints",
-        inverse=_ONE_WAY,
     ),
     binary(
         "random_gamma",
@@ -49,48 +37,22 @@ RANDOM = family(
         inverse="not invertible: a sample says little about its parameters",
     ),
     # Generators
-    op(
-        "threefry2x32",
-        4,
-        2,
-        "Threefry-2x32 hash, of operands (key0, key1, counter0, counter1).",
-        inverse="not invertible: the hash is one-way",
-    ),
-    op(
-        "threefry4x32",
-        8,
-        4,
-        "Threefry-4x32 hash, of four key words and four counter words.",
-        inverse="not invertible: the hash is one-way",
-    ),
-    op(
-        "philox2x32",
-        3,
-        2,
-        "Philox-2x32 hash, of a key word and two counter words.",
-        inverse="not invertible: the hash is one-way",
-    ),
-    op(
-        "philox4x32",
-        6,
-        4,
-        "Philox-4x32 hash, of two key words and four counter words.",
-        inverse="not invertible: the hash is one-way",
-    ),
+    op("threefry2x32", 4, 2, "Threefry-2x32 hash, of operands (key0, key1, counter0, counter1)."),
+    op("threefry4x32", 8, 4, "Threefry-4x32 hash, of four key words and four counter words."),
+    op("philox2x32", 3, 2, "Philox-2x32 hash, of a key word and two counter words."),
+    op("philox4x32", 6, 4, "Philox-4x32 hash, of two key words and four counter words."),
     op(
         "rng_bit_generator",
         1,
         2,
         "XLA's generator: the new state and random bits.",
         "shape: ints, dtype: dtype, algorithm: enum RandomAlgorithm, out_sharding: sharding?",
-        inverse="not invertible: the hash is one-way",
     ),
     binary(
         "rng_uniform",
         "Uniform samples in [a, b) from XLA's stateful generator.",
         "shape: ints",
         distinct="the generator has a state: every op gives other numbers",
-        inverse="not invertible: the hash is one-way",
         traits=(Trait.IMPURE,),
     ),
     # The key-reuse checker
@@ -106,4 +68,5 @@ RANDOM = family(
         "value: any",
         inverse="no rule: a consumed key is not reused",
     ),
+    inverse="not invertible: the hash is one-way",
 )

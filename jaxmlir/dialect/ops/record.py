@@ -1,13 +1,13 @@
-"""What the dialect knows about an op that JAX does not: one frozen record an op.
+"""Facts about ops that the dialect needs and JAX does not provide: one frozen record per op.
 
-A record gives the op its meaning in one line, the counts of its operands and results, and its
-attributes: JAX's params under JAX's own names. From the records come the Python OpViews,
-``jaxpr.irdl.mlir`` for stock MLIR, the op reference ``docs/ops.md``, and the structural half of the
-verifier. Types are not described here: JAX's abstract evaluation of the primitive *is* their rule.
+A record gives the op's meaning in one line, the numbers of its operands and results, and its
+attributes: JAX's params under JAX's own names. The Python OpViews, ``jaxpr.irdl.mlir`` for stock
+MLIR, the op reference ``docs/ops.md``, and the structural half of the verifier are made from the
+records. Types are not described here: JAX's abstract evaluation of the primitive *is* their rule.
 
-Rows are written with :func:`op`, :func:`unary`, :func:`binary`, :func:`variadic` and :func:`call`,
-whose attributes are written as parameters of Python functions are (see :func:`attr`), in one string
-or several::
+Rows are written with :func:`op`, :func:`unary`, :func:`binary`, :func:`variadic` and :func:`call`.
+Attributes are written like parameters of Python functions (see :func:`attr`), in one string or
+several::
 
     unary("cumsum", "Cumulative sum along an axis.", "axis: int, reverse: bool = false",
           linear=(0,), inverse="first differences along the axis")
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 
 class _Required:
-    """The default of an attribute that must be written down."""
+    """The default of an attribute that must be given."""
 
     __slots__ = ()
 
@@ -36,17 +36,18 @@ class _Required:
 REQUIRED = _Required()
 
 OURS = "<0"
-"""The versions of an op that no JAX has: it is the dialect's own."""
+"""The JAX versions of an op that no JAX has because it is the dialect's own."""
 
 
 class Attr(NamedTuple):
     """One attribute of an op, that is, one param of a JAX primitive.
 
-    ``kind`` says what Python value the attribute stands for; a trailing ``?`` allows ``None``:
+    ``kind`` is the kind of Python value that the attribute holds; a trailing ``?`` allows ``None``:
 
     ============================ ==================================================================
     bool int float str dtype     a scalar of that type
-    bools ints strs pairs        a tuple of them, of pairs of integers
+    pair                         two integers
+    bools ints strs pairs        a tuple of them
     dimension dimensions         one of the first operand's, a tuple of different ones
     function functions           a symbol that names a ``func.func`` (a sub-jaxpr), a tuple of them
     type types                   an abstract value as an MLIR type, a tuple of them
@@ -67,17 +68,23 @@ class Attr(NamedTuple):
     name: str
     kind: str
     default: Any = REQUIRED
-    """The value that an absent attribute means; an attribute equal to it is not printed."""
+    """The value of an absent attribute; an attribute equal to it is not printed."""
     jax: str = ""
-    """The JAX versions in which the primitive has the param: ``">=0.12"``; ``""`` is all."""
+    """The JAX versions whose primitive has the param: ``">=0.12"``; ``""`` is all."""
     optional: bool = False
-    """JAX leaves the param out where it has nothing to say: an absent attribute is then no param,
-    rather than one with the default."""
+    """Whether JAX may leave the param out: then an absent attribute stands for no param, rather
+    than for one with the default."""
     each: str = ""
-    """``"operands"`` or ``"results"``: the value is a tuple with one entry, of ``kind``, for each
-    of them, and may be absent when every entry is ``default``."""
+    """``"operands"`` or ``"results"``, ``"dimensions"`` of the first operand, or its ``"spatial
+    dimensions"``, all but two: the value is a tuple with one entry, of ``kind``, for each of them,
+    and may be absent when every entry is ``default``."""
     renamed: tuple[tuple[str, str], ...] = ()
-    """Pairs (JAX versions, the param's name there), where JAX renamed what the dialect did not."""
+    """Pairs (JAX versions, the param's name there), if JAX renamed the param."""
+
+    @property
+    def form(self) -> str:
+        """The kind, and of what the value has one each, as the tables say it."""
+        return f"each {self.each.removesuffix('s')}'s {self.kind}" if self.each else self.kind
 
     @property
     def required(self) -> bool:
@@ -90,7 +97,7 @@ class Attr(NamedTuple):
 
 
 class Trait(enum.Enum):
-    """A property that ops of several kinds share, and that passes ask for; with its meaning."""
+    """A property shared by ops of several kinds that passes query; the value is its meaning."""
 
     ADDITIVE = "The result is x + y or x - y."
     CALL = (
@@ -127,34 +134,34 @@ class Op(NamedTuple):
     summary: str
     """The op's meaning in one line, with the equation."""
     operands: int | None
-    """How many operands; ``None``: any number."""
+    """The number of operands; ``None`` for any number."""
     results: int | None
     notation: tuple[str | Attr, ...] = ()
-    """The attributes, as :func:`attr` reads them: a process asks for those of a few ops."""
+    """The attributes in the notation of :func:`attr`, parsed on demand: a process needs few."""
     primitives: tuple[str, ...] = ()
-    """JAX's names of the primitive, where they are not ``name``."""
+    """JAX's names of the primitive, if they are not ``name``."""
     linear: tuple[int | EllipsisType, ...] | None = None
     """The operands in which the op is jointly linear: ``add`` (0, 1), ``concatenate`` (0, ...).
     ``mul`` is linear in each operand but not in both together, so it has none."""
     linear_each: tuple[int, ...] = ()
-    """The operands in each of which the op is linear, the others held fixed, but in no two of them
-    together: ``mul`` (0, 1)."""
+    """The operands in each of which the op is linear if the others are fixed, while it is not
+    jointly linear in any two: ``mul`` (0, 1)."""
     inverse: str = ""
     """The inverse in words: an op, or expressions in the result (z of x and y, y of x alone); the
-    rule itself is in ``jaxmlir/transforms/inverses``.  Or why there is none: a text that begins
-    ``"not invertible: "`` where operands are lost, else ``"no rule: "``."""
+    rule itself is in ``jaxmlir/transforms/inverses``. Or why there is none: a text that begins
+    with ``"not invertible: "`` if operands are lost, else ``"no rule: "``."""
     domain: str = ""
-    """The operands for which the inverse is one, where that is not all."""
+    """The operands for which the inverse holds, if not for all."""
     traits: tuple[Trait, ...] = ()
     combine: str = ""
-    """The op that combines two elements, of a reduction and its like: ``add`` of ``reduce_sum``,
+    """The op that combines two elements in a reduction or similar op: ``add`` for ``reduce_sum``,
     ``cumsum`` and ``scatter_add``."""
     indices: tuple[int | EllipsisType, ...] = ()
-    """The operands that say at run time where to read or write; in the notation of ``linear``."""
+    """The operands with indices to read or write at, in the notation of ``linear``."""
     update: int | None = None
-    """The operand that is written, or combined, into the first one."""
+    """The operand that is written into the first one, or combined with it."""
     distinct: str = ""
-    """Why two of the op with equal operands are not one and the same, where they are not."""
+    """Why two of the op with equal operands must not be merged, if so."""
     folds: tuple[str, ...] = ()
     """Equations, left to right, by which ``jaxpr-canonicalize`` simplifies the op; their notation
     is in :mod:`jaxmlir.optimize.simplify.canonicalize.equations`."""
@@ -170,7 +177,7 @@ class Op(NamedTuple):
 
     @property
     def has_inverse(self) -> bool:
-        """Whether there is a rule that inverts it."""
+        """Whether there is a rule that inverts the op."""
         reasons = ("not invertible: ", "no rule: ")
         return bool(self.inverse) and not self.inverse.startswith(reasons)
 
@@ -179,7 +186,7 @@ class Op(NamedTuple):
         return self.primitives or (self.name,)
 
     def params(self, jax: tuple[int, ...]) -> dict[str, Attr]:
-        """The attributes that JAX of that version has as params, by the param's name there."""
+        """The attributes that a JAX version has as params, by the param's name there."""
         names = {}
         for attribute in self.attributes:
             if holds(attribute.jax, jax):
@@ -206,11 +213,11 @@ class Op(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Ops of one kind: a section of the reference.
+    """Ops of one kind, which form a section of the reference.
 
     Attributes:
-      name: a word or two, as an identifier.
-      meaning: what they have in common, as Markdown.
+      name: one or two words, as an identifier.
+      meaning: what the ops have in common, as Markdown.
     """
 
     name: str
@@ -218,30 +225,29 @@ class Family(NamedTuple):
     ops: tuple[Op, ...]
 
 
-def family(
-    name: str,
-    meaning: str,
-    *records: Op,
-    traits: tuple[Trait, ...] = (),
-    inverse: str = "",
-    distinct: str = "",
-) -> Family:
-    """A family of ops.
+def group(*records: Op, traits: tuple[Trait, ...] = (), **common: Any) -> tuple[Op, ...]:
+    """Rows with facts in common.
 
     Args:
       traits: what they have besides their own.
-      inverse: why there is no inverse of those that do not say it themselves.
-      distinct: why no two of them are one: what they do depends on more than their operands.
+      common: fields, of those rows that do not say them themselves.
     """
-    ops = [
-        r._replace(inverse=r.inverse or inverse, distinct=distinct or r.distinct)
-        for r in with_traits(records, *traits)
-    ]
-    return Family(name, meaning.strip(), tuple(ops))
+    return tuple(
+        r._replace(
+            traits=(*traits, *r.traits),
+            **{name: getattr(r, name) or value for name, value in common.items()},
+        )
+        for r in records
+    )
+
+
+def family(name: str, meaning: str, *records: Op, **common: Any) -> Family:
+    """A family of ops; what they have in common is as :func:`group` takes it."""
+    return Family(name, meaning.strip(), group(*records, **common))
 
 
 def operands_in(notation: tuple[int | EllipsisType, ...], count: int) -> tuple[int, ...]:
-    """The operands, of so many, that the notation of ``Op.linear`` means."""
+    """The operands that a notation as in ``Op.linear`` means for an op with ``count`` operands."""
     match notation:
         case (*first, last, EllipsisType()):
             return (*first, *range(last, count))
@@ -250,7 +256,8 @@ def operands_in(notation: tuple[int | EllipsisType, ...], count: int) -> tuple[i
 
 
 def holds(versions: str, jax: tuple[int, ...]) -> bool:
-    """Whether ``versions`` (``">=0.12"``, ``"<0.11"``; ``""``: all) has one like ``(0, 12, 0)``."""
+    """Whether ``versions`` (``">=0.12"``, ``"<0.11"``; ``""``: all) contains ``jax``, say
+    ``(0, 12, 0)``."""
     if not versions:
         return True
     relation, _, bound = versions.rpartition("=") if "=" in versions else ("<", "", versions[1:])
@@ -259,7 +266,7 @@ def holds(versions: str, jax: tuple[int, ...]) -> bool:
 
 
 _ATTR = re.compile(
-    r"(?P<name>\w+): (?P<each>each operand's |each result's )?(?P<kind>[^=@]+?)"
+    r"(?P<name>\w+): (?:each (?P<each>[a-z ]+)'s )?(?P<kind>[^=@]+?)"
     r"(?: = (?P<default>[^@]+?))?(?: @ (?P<jax>\S+))?$"
 )
 _DEFAULTS = {"none": None, "absent": None, "true": True, "false": False, "()": ()}
@@ -271,9 +278,9 @@ def attr(text: str, **renamed: str) -> Attr:
 
     The default and the versions may be left out. A kind that ends in ``?`` has the default
     ``none``, ``"name: kind? = required"`` has none at all, and ``"name: kind = absent"`` is of a
-    param that JAX may leave out. A kind may begin with ``each operand's``
-    or ``each result's``. Keywords give the names that JAX uses elsewhere:
-    ``attr("call_jaxpr: function", jaxpr="<0.11")``.
+    param that JAX may leave out. A kind may begin with ``each operand's``, ``each result's``,
+    ``each dimension's`` or ``each spatial dimension's``. Keywords give the names that JAX uses
+    elsewhere: ``attr("call_jaxpr: function", jaxpr="<0.11")``.
     """
     match = _ATTR.match(text)
     if match is None:
@@ -289,9 +296,9 @@ def attr(text: str, **renamed: str) -> Attr:
         value = _DEFAULTS[default]
     else:
         value = default[1:-1] if default[0] == '"' else int(default)
-    per = {None: "", "each operand's ": "operands", "each result's ": "results"}[each]
     names = tuple((versions, jax_name) for jax_name, versions in renamed.items())
-    return Attr(name, kind, value, jax or "", default == "absent", per, names)
+    each = each and f"{each}s"
+    return Attr(name, kind, value, jax or "", default == "absent", each or "", names)
 
 
 @functools.cache
@@ -314,11 +321,6 @@ def op(
 ) -> Op:
     """A record; the attributes are in the notation of :func:`attr`."""
     return Op(name, summary, operands, results, attributes, **fields)
-
-
-def with_traits(records: tuple[Op, ...], *traits: Trait) -> tuple[Op, ...]:
-    """Gives records traits besides their own."""
-    return tuple(r._replace(traits=(*traits, *r.traits)) for r in records)
 
 
 def unary(name: str, summary: str, *attributes: str | Attr, **fields: Any) -> Op:
@@ -344,6 +346,6 @@ def call(
     traits: tuple[Trait, ...] = (),
     **fields: Any,
 ) -> Op:
-    """An op whose results are those of one function."""
+    """An op that calls one function and returns its results."""
     traits = (Trait.CALL, *traits)
     return variadic(name, summary, *attributes, inverse=inverse, traits=traits, **fields)

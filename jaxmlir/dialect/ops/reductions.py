@@ -5,19 +5,10 @@ from __future__ import annotations
 from jaxmlir.dialect.ops.record import Op, Trait, binary, family, op, unary, variadic
 
 _AXES = "axes: dimensions"
-_MANY = "not invertible: a reduction is many-to-one"
 
 
 def _reduction(name: str, combine: str, summary: str, *attributes: str, **fields: object) -> Op:
-    return unary(
-        name,
-        summary,
-        *attributes,
-        traits=(Trait.REDUCTION,),
-        combine=combine,
-        inverse=_MANY,
-        **fields,
-    )
+    return unary(name, summary, *attributes, traits=(Trait.REDUCTION,), combine=combine, **fields)
 
 
 def _cumulative(name: str, summary: str, **fields: object) -> Op:
@@ -61,21 +52,12 @@ REDUCTION = family(
         "result for each array.",
         "jaxpr: function, dimensions: dimensions",
         bodies="inspected",
-        inverse="not invertible: a reduction is many-to-one",
     ),
     unary(
-        "argmax",
-        "Index of the first largest element along one axis.",
-        _AXES,
-        "index_dtype: dtype",
-        inverse=_MANY,
+        "argmax", "Index of the first largest element along one axis.", _AXES, "index_dtype: dtype"
     ),
     unary(
-        "argmin",
-        "Index of the first smallest element along one axis.",
-        _AXES,
-        "index_dtype: dtype",
-        inverse=_MANY,
+        "argmin", "Index of the first smallest element along one axis.", _AXES, "index_dtype: dtype"
     ),
     # Along an axis, which keeps its size; `reverse` starts from the end
     _cumulative(
@@ -135,12 +117,25 @@ REDUCTION = family(
         "reduction_input_size_override: int = -1, aggregate_to_topk: bool = true",
         inverse="not invertible: the smaller elements are lost",
     ),
+    inverse="not invertible: a reduction is many-to-one",
 )
 
-_WINDOW = "window_dimensions: ints, window_strides: ints, padding: pairs"
-_DILATED = f"{_WINDOW}, base_dilation: ints, window_dilation: ints"
+_WINDOW = (
+    "window_dimensions: each dimension's int, window_strides: each dimension's int, "
+    "padding: each dimension's pair"
+)
+_DILATED = f"{_WINDOW}, base_dilation: each dimension's int, window_dilation: each dimension's int"
 _PRECISION = "precision: any?, preferred_element_type: dtype?"
-_CONTRACTION_MANY = "not invertible: a windowed reduction is many-to-one"
+_MANY = "not invertible: a windowed reduction is many-to-one"
+_UNSELECTED = "not invertible: the elements that are not selected are lost"
+
+
+def _windowed(combine: str, summary: str, **fields: object) -> Op:
+    name = "sum" if combine == "add" else combine
+    return unary(
+        f"reduce_window_{name}", summary, _DILATED, combine=combine, inverse=_MANY, **fields
+    )
+
 
 CONTRACTION = family(
     "contraction",
@@ -181,7 +176,8 @@ CONTRACTION = family(
     binary(
         "conv_general_dilated",
         "Convolution of batches of images with kernels: strides, padding, dilations, groups.",
-        "window_strides: ints, padding: pairs, lhs_dilation: ints, rhs_dilation: ints, "
+        "window_strides: each spatial dimension's int, padding: each spatial dimension's pair, "
+        "lhs_dilation: each spatial dimension's int, rhs_dilation: each spatial dimension's int, "
         "dimension_numbers: record ConvDimensionNumbers, feature_group_count: int = 1, "
         "batch_group_count: int = 1",
         _PRECISION,
@@ -207,30 +203,11 @@ CONTRACTION = family(
         "jaxpr: function, consts: any = ()",
         _DILATED,
         bodies="inspected",
-        inverse="not invertible: a windowed reduction is many-to-one",
+        inverse=_MANY,
     ),
-    unary(
-        "reduce_window_sum",
-        "Sum of every window.",
-        _DILATED,
-        linear=(0,),
-        combine="add",
-        inverse=_CONTRACTION_MANY,
-    ),
-    unary(
-        "reduce_window_max",
-        "Largest element of every window.",
-        _DILATED,
-        combine="max",
-        inverse=_CONTRACTION_MANY,
-    ),
-    unary(
-        "reduce_window_min",
-        "Smallest element of every window.",
-        _DILATED,
-        combine="min",
-        inverse=_CONTRACTION_MANY,
-    ),
+    _windowed("add", "Sum of every window.", linear=(0,)),
+    _windowed("max", "Largest element of every window."),
+    _windowed("min", "Smallest element of every window."),
     op(
         "select_and_scatter",
         3,
@@ -241,7 +218,7 @@ CONTRACTION = family(
         "scatter_consts: any = ()",
         _WINDOW,
         bodies="inspected",
-        inverse="not invertible: the elements that are not selected are lost",
+        inverse=_UNSELECTED,
     ),
     binary(
         "select_and_scatter_add",
@@ -250,7 +227,7 @@ CONTRACTION = family(
         "select_prim: primitive",
         _WINDOW,
         linear=(0,),
-        inverse="not invertible: the elements that are not selected are lost",
+        inverse=_UNSELECTED,
     ),
     binary(
         "select_and_gather_add",
@@ -259,6 +236,6 @@ CONTRACTION = family(
         "select_prim: primitive",
         _DILATED,
         linear=(0,),
-        inverse="not invertible: the elements that are not selected are lost",
+        inverse=_UNSELECTED,
     ),
 )

@@ -22,7 +22,7 @@ or divided by them; what does not change along the summed dimensions is added af
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -116,7 +116,7 @@ class FactoringPlan:
         self.found = log_sum_exps
         self.exponentials: list[Exponentials] = [_exponentials(body, f) for f in log_sum_exps]
         checked = [f.operands[i] for f in log_sum_exps for i in f.sum.constants]
-        self.check: list[int] = _needed(body, checked)
+        self.check: list[int] = sorted(body.cone(checked))
         self.unused_far: list[int] = _unused(
             body,
             {f.steps[-1]: e.args for f, e in zip(log_sum_exps, self.exponentials, strict=True)},
@@ -129,32 +129,6 @@ class FactoringPlan:
         have those of the sums."""
         again, unused = {f.steps[-1] for f in self.found}, set(self.unused_far)
         return [i for i in range(self._length) if i in again or i not in unused]
-
-
-class FactoringPlans:
-    """The plans of a program's bodies."""
-
-    def __init__(self, work: Work, min_elements: float, min_ratio: float):
-        self._work = work
-        self._large = min_elements, min_ratio
-        # By the structure of a body: with what its constants were asked, and answered.
-        self._plans: dict[Hashable, list[tuple[Answers, FactoringPlan | None]]] = {}
-
-    def of(self, body: FunctionView, num_consts: int) -> FactoringPlan | None:
-        """The plan of a body; ``None`` if it stays as it is.
-
-        Args:
-          num_consts: how many of its arguments are the same in every iteration.
-        """
-        plans = self._plans.setdefault((body.structure, num_consts), [])
-        for answers, plan in plans:
-            if all(is_number(body, *question) == answer for question, answer in answers.items()):
-                return plan
-        reader = LogSumExpReader(body, num_consts)
-        matches = worthwhile(self._work, reader, *self._large)
-        plan = FactoringPlan(body, matches) if matches else None
-        plans.append((reader.answers, plan))
-        return plan
 
 
 def _exponentials(body: FunctionView, log_sum_exp: LogSumExpMatch) -> Exponentials:
@@ -173,18 +147,6 @@ def _cloned(body: FunctionView, constant: int) -> list[int]:
     """The ops that a constant is written by again."""
     index = body.makers[constant]
     return [*(i for v in body.operands[index] for i in _cloned(body, v)), index]
-
-
-def _needed(body: FunctionView, values: Iterable[int]) -> list[int]:
-    """The ops that values are computed by, in order."""
-    needed: set[int] = set()
-    pending = [body.makers[v] for v in values]
-    while pending:
-        index = pending.pop()
-        if index is not None and index not in needed:
-            needed.add(index)
-            pending += [body.makers[v] for v in body.operands[index]]
-    return sorted(needed)
 
 
 def _unused(body: FunctionView, instead: Mapping[int, Collection[int]]) -> list[int]:
@@ -298,7 +260,10 @@ class _LoopFactoring:
         self._graph = analyses_of(program).graph
         self._bodies = LoopEditor(self._rules, self._graph)
         self._splits = FunctionSplits(self._rules, self._graph, self._bodies, GROWTH)
-        self._plans = FactoringPlans(Work(program), options.min_elements, options.min_ratio)
+        self._work = Work(program)
+        self._least = options.min_elements, options.min_ratio
+        # By the structure of a body: with what its constants were asked, and answered.
+        self._plans: dict[Hashable, list[tuple[Answers, FactoringPlan | None]]] = {}
         self._min_iterations = options.min_iterations
         self._compile_time = CompileTime(program, options.calls)
         self._exponential = program.target.costs.transcendental
@@ -383,7 +348,7 @@ class _LoopFactoring:
             return None
         is_as_read = symbol in self.uses
         body = analyses_of(self._program).body(function) if is_as_read else FunctionView(function)
-        plan = self._plans.of(body, num_consts)
+        plan = self._plan(body, num_consts)
         if plan is None:
             return None
         saved = self._exponential * sum(f.sum.size for f in plan.found)
@@ -399,6 +364,18 @@ class _LoopFactoring:
         if versions.patterns is not None:
             self._patterns[key] = versions.patterns
         return versions
+
+    def _plan(self, body: FunctionView, num_consts: int) -> FactoringPlan | None:
+        """The plan of a body; ``None`` if it stays as it is."""
+        plans = self._plans.setdefault((body.structure, num_consts), [])
+        for answers, plan in plans:
+            if all(is_number(body, *question) == answer for question, answer in answers.items()):
+                return plan
+        reader = LogSumExpReader(body, num_consts)
+        matches = worthwhile(self._work, reader, *self._least)
+        plan = FactoringPlan(body, matches) if matches else None
+        plans.append((reader.answers, plan))
+        return plan
 
     def _write(self, plan: FactoringPlan, body: FunctionView, scan: ScanOp) -> _BodyVersions:
         """The two versions of a body that none before was like."""

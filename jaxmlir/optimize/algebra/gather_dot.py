@@ -11,7 +11,7 @@ with such factors.  What a row is multiplied by does not change, but sums are ad
 order: see there for the error.
 
 Slices are taken of products first where they are taken of what products are added up to, and leave
-out a part of it that nobody uses (:class:`_SliceMover`)::
+out a part of it that nobody uses (:func:`_move_slices`)::
 
     (d @ U.T + e @ V.T)[:, n:]   ->   (d @ U.T)[:, n:] + (e @ V.T)[:, n:]
 
@@ -21,6 +21,7 @@ several gates multiply by their weights, it wants that of ``h`` alone.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -73,8 +74,7 @@ class GatherDot(Pass):
     calls: Amount = CALLS
 
     def run(self, program: Module) -> bool:
-        rules = Rules(program)
-        moved = rewrite_functions(program, _SLICES, lambda f: _SliceMover(rules, f).move())
+        moved = rewrite_functions(program, _SLICES, functools.partial(_move_slices, Rules(program)))
         num_written = rewrite_program(
             program,
             _SELECTORS,
@@ -99,56 +99,50 @@ def _selects_for_a_product(tree: ProductTree) -> bool:
     return tree.dot is not None or any(map(is_mask, tree.ops))
 
 
-class _SliceMover:
-    """Moves the slices of one function to the products whose sum they are taken of."""
+def _move_slices(rules: Rules, function: func.FuncOp) -> int:
+    """Moves the slices of a function to the products whose sum they are taken of, where they leave
+    out enough; of how many values."""
+    slices = (operands for _, name, operands in ops_of(function) if name in _SLICES)
+    values = dict.fromkeys(v for (v,) in slices)
+    return sum(_move_slices_of(rules, value) for value in reversed(values))
 
-    def __init__(self, rules: Rules, function: func.FuncOp):
-        self._function = function
-        self._elements = ElementWriter(rules)
 
-    def move(self) -> int:
-        """Moves those that leave out enough; of how many values."""
-        slices = (operands for _, name, operands in ops_of(self._function) if name in _SLICES)
-        return sum(self._move(value) for value in reversed(dict.fromkeys(v for (v,) in slices)))
+def _move_slices_of(rules: Rules, value: ir.Value) -> bool:
+    """Moves the slices of one value; whether there is anything to gain."""
+    slices = [OpView(use.owner, use.owner.name, [value]) for use in value.uses]
+    if not all(node.name in _SLICES and is_plain_op(node) for node in slices):
+        return False
+    parts = [part for node in slices for part in _parts(node)]
+    if sum(elements(old.type) for old, _ in parts) > MOST_USED * elements(value.type):
+        return False
 
-    def _move(self, value: ir.Value) -> bool:
-        slices = [OpView(use.owner, use.owner.name, [value]) for use in value.uses]
-        if not all(node.name in _SLICES and is_plain_op(node) for node in slices):
-            return False
-        parts = [part for node in slices for part in _parts(node)]
-        if sum(elements(old.type) for old, _ in parts) > MOST_USED * elements(value.type):
-            return False
-        inner, leaves = made_of(value, lambda v: self._summand(v, value))
-        is_sliced = not inner and all(node.name == "jaxpr.slice" for node in slices)
-        if is_sliced or not any(self._is_product(leaf, value) for leaf in leaves):
-            return False
-        for old, selection in parts:
-            remark(
-                old.owner,
-                f"{elements(old.type)} of {elements(value.type)} elements, taken of the products "
-                "that they are made of",
-            )
-            with ir.InsertionPoint(old.owner), old.owner.location:
-                new = self._elements.write(value, selection, [], inner, leaves)
-            old.replace_all_uses_with(new)
-        return True
+    def own(v: ir.Value) -> OpView | None:
+        """The op that gives a value, if nothing but the slices needs it."""
+        return node_of(v) if v == value or only_user(v) is not None else None
 
-    def _summand(self, value: ir.Value, whole: ir.Value) -> OpView | None:
-        """The op of which elements can be computed alone, if nobody else needs its result."""
-        node = self._own(value, whole)
+    def summand(v: ir.Value) -> OpView | None:
+        """The op of which elements can be computed alone."""
+        node = own(v)
         if node is None or node.name not in COMPUTING or not is_plain_op(node):
             return None
-        return node if aval_of(value.type).shape == aval_of(whole.type).shape else None
+        return node if aval_of(v.type).shape == aval_of(value.type).shape else None
 
-    def _is_product(self, value: ir.Value, whole: ir.Value) -> bool:
-        node = self._own(value, whole)
-        return node is not None and node.name == "jaxpr.dot_general"
-
-    @staticmethod
-    def _own(value: ir.Value, whole: ir.Value) -> OpView | None:
-        """The op that gives a value, if nothing but the slices of the whole needs it."""
-        is_own = value == whole or only_user(value) is not None
-        return node_of(value) if is_own else None
+    inner, leaves = made_of(value, summand)
+    if not inner and all(node.name == "jaxpr.slice" for node in slices):
+        return False
+    makers = (own(leaf) for leaf in leaves)
+    if not any(node is not None and node.name == "jaxpr.dot_general" for node in makers):
+        return False
+    for old, selection in parts:
+        remark(
+            old.owner,
+            f"{elements(old.type)} of {elements(value.type)} elements, taken of the products "
+            "that they are made of",
+        )
+        with ir.InsertionPoint(old.owner), old.owner.location:
+            new = ElementWriter(rules).write(value, selection, [], inner, leaves)
+        old.replace_all_uses_with(new)
+    return True
 
 
 _SLICES = frozenset({"jaxpr.slice", "jaxpr.split"})

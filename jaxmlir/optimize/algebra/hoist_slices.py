@@ -21,7 +21,6 @@ A gather that fills what is out of bounds has that filled in the end.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import ClassVar
 
@@ -29,13 +28,13 @@ import numpy as np
 from jax import lax
 
 from jaxmlir._compat import dtypes
-from jaxmlir.analysis.function_view import OpView, ops_of
-from jaxmlir.analysis.op_counts import is_plain_array, is_plain_op
-from jaxmlir.dialect.builder import converted
+from jaxmlir.analysis.function_view import OpView, node_of, ops_of
+from jaxmlir.analysis.op_counts import elements, is_plain_op
+from jaxmlir.dialect.builder import converted, put_instead
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, with_trait
-from jaxmlir.dialect.types import aval_of
+from jaxmlir.dialect.types import aval_of, is_key
 from jaxmlir.optimize.algebra.selecting import COMPUTING, ElementWriter, Selection, made_of
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
@@ -70,38 +69,37 @@ class _SelectionHoister:
     """Moves the selections of one function."""
 
     def __init__(self, rules: Rules, function: func.FuncOp, factor: int):
-        self._rules = rules
-        self._function = function
         self._factor = factor
-        self._nodes: dict[ir.Value, OpView] = {}
         self._elements = ElementWriter(rules)
         self._selections: list[OpView] = []
         # How many elements all selections of a value take together.
         self._selected: Counter[ir.Value] = Counter()
         self._only_selected: dict[ir.Value, bool] = {}
         for node in ops_of(function):
-            if node.name in COMPUTING:
-                self._nodes[node.op.results[0]] = node
-            elif node.name in _SELECTING and _may_move(node):
+            if node.name in _SELECTING and _may_move(node):
                 self._selections.append(node)
-                self._selected[node.operands[0]] += _size(node.op.results[0])
+                self._selected[node.operands[0]] += elements(node.op.results[0].type)
 
     def move(self) -> int:
         """Moves what there is; how many selections."""
         count = 0
         for node in reversed(self._selections):
-            if not self._is_only_selected(node.operands[0]):
+            (whole, *indices), (old,) = node.operands, node.op.results
+            if not self._is_only_selected(whole):
                 continue
-            inner, leaves = self._tree(node)
-            taken = _size(node.op.results[0]) * (len(inner) + len(leaves))
-            if not inner or self._factor * taken > sum(map(_size, inner)):
+            size, (inner, leaves) = elements(old.type), self._tree(node)
+            taken = size * (len(inner) + len(leaves))
+            if not inner or self._factor * taken > sum(elements(v.type) for v in inner):
                 continue
             remark(
                 node.op,
-                f"'{node.name}' selects {_size(node.op.results[0])} elements before "
-                f"{len(inner)} ops on {_size(node.operands[0])}",
+                f"'{node.name}' selects {size} elements before {len(inner)} ops on "
+                f"{elements(whole.type)}",
             )
-            self._write(node, inner, leaves)
+            with ir.InsertionPoint(node.op), node.op.location:
+                new = self._elements.write(whole, Selection.of(node), indices, inner, leaves)
+                new = converted(new, old.type)
+            put_instead(node.op, [new])
             count += 1
         return count
 
@@ -115,35 +113,22 @@ class _SelectionHoister:
 
     def _tree(self, selection: OpView) -> tuple[dict[ir.Value, OpView], list[ir.Value]]:
         """The ops that compute selected elements, and the values that elements are selected of."""
-        least = self._factor * _size(selection.op.results[0])
+        least = self._factor * elements(selection.op.results[0].type)
         shape = aval_of(selection.operands[0].type).shape
 
-        def node_of(value: ir.Value) -> OpView | None:
-            node = self._nodes.get(value)
+        def computed(value: ir.Value) -> OpView | None:
+            node = node_of(value)
             if (
                 node is None
+                or node.name not in COMPUTING
                 or aval_of(value.type).shape != shape
-                or max(least, self._factor * self._selected[value]) > _size(value)
+                or max(least, self._factor * self._selected[value]) > elements(value.type)
                 or not _is_plain(node)
             ):
                 return None
             return node
 
-        return made_of(selection.operands[0], node_of)
-
-    def _write(self, node: OpView, inner: dict[ir.Value, OpView], leaves: list[ir.Value]) -> None:
-        """Puts what is computed of selected elements in the place of a selection."""
-        selection, (old,) = Selection.of(node), node.op.results
-        indices = node.operands[1:]
-        with ir.InsertionPoint(node.op), node.op.location:
-            value = self._elements.write(node.operands[0], selection, indices, inner, leaves)
-            if selection.fills:
-                (value,) = self._rules.emit(
-                    lambda *xs: [selection.filled(*xs)], [value, *indices], (selection, "filled")
-                )
-            value = converted(value, old.type)
-        old.replace_all_uses_with(value)
-        node.op.operation.erase()
+        return made_of(selection.operands[0], computed)
 
 
 _SELECTING = with_trait(Trait.SLICING)
@@ -152,7 +137,7 @@ _SELECTING = with_trait(Trait.SLICING)
 def _may_move(node: OpView) -> bool:
     """Whether a selection can be made of other values than its operand."""
     (result,) = node.op.results
-    if not _is_plain(node) or not _size(result):
+    if not _is_plain(node) or not elements(result.type):
         return False
     if node.name != "jaxpr.gather":
         return True
@@ -165,10 +150,4 @@ def _may_move(node: OpView) -> bool:
 def _is_plain(node: OpView) -> bool:
     """Whether an op can be computed of selected elements: of arrays, but not of random keys."""
     values = (*node.operands, *node.op.results)
-    return is_plain_op(node) and not any(
-        isinstance(aval_of(v.type).dtype, dtypes.ExtendedDType) for v in values
-    )
-
-
-def _size(value: ir.Value) -> int:
-    return math.prod(aval_of(value.type).shape) if is_plain_array(value.type) else 0
+    return is_plain_op(node) and not any(is_key(aval_of(v.type)) for v in values)

@@ -20,7 +20,7 @@ from jaxmlir.dialect.builder import only_user
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.algebra.labelled_tensors import LabelledArray, contracted
+from jaxmlir.optimize.algebra.labelled_tensors.writing import LabelledArray, contracted
 
 # -- A log-sum-exp of terms, and how it is computed by a product --
 
@@ -251,7 +251,7 @@ class LogSumExpReader:
         if not (self._is_used_once(exp) and self._is_used_once(sub)):
             return None
         terms, subtracted = operands[sub]
-        shape, axes = self._shape(terms), tuple(map(int, self._get(total, "axes")))
+        shape, axes = self._shape(terms), self._get(total, "axes")
         shifted = tuple(1 if d in axes else size for d, size in enumerate(shape))
         if aval_of(self.body.types[terms]).dtype not in (np.float32, np.float64):
             return None
@@ -305,7 +305,7 @@ class LogSumExpReader:
                     break
                 case _:
                     return None
-        if index is None or set(map(int, self._get(index, "axes"))) != set(axes):
+        if index is None or {*self._get(index, "axes")} != {*axes}:
             return None
         (source,) = operands[index]
         inner = self._op(source, "jaxpr.stop_gradient")
@@ -404,8 +404,7 @@ class LogSumExpReader:
         """An array that is spread out to a value, and which dimensions of that are its own."""
         index = self._op(value, "jaxpr.broadcast_in_dim")
         if index is not None:
-            dims = self._get(index, "broadcast_dimensions")
-            return self.body.operands[index][0], tuple(map(int, dims))
+            return self.body.operands[index][0], self._get(index, "broadcast_dimensions")
         return value, tuple(range(len(self._shape(value))))
 
     def _is(self, value: int, number: float) -> bool:

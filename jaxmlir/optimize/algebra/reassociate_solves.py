@@ -413,8 +413,8 @@ class _Systems:
         if len({*node.operands}) < len(node.operands):
             return None
         dtypes = {aval_of(v.type).dtype for v in (*node.operands, node.op.results[0])}
-        contracted, batch = _tuples(node.get("dimension_numbers"))
-        if len(dtypes) != 1 or batch != ((), ()) or len(contracted[0]) != 1:
+        contracted, batch = node.get("dimension_numbers")
+        if len(dtypes) != 1 or any(batch) or len(contracted[0]) != 1:
             return None
         of_rows = (contracted[position][0] == 0) != transposed
         return _SolutionUse(of_rows, position == 0, contracted[1 - position][0])
@@ -462,7 +462,7 @@ class _Systems:
             use=use,
             shape=aval_of(old.type).shape,
             right=right,
-            precision=_hashable(node.get("precision")),
+            precision=node.get("precision"),
         )
         operands = [node.operands[use.first], *system.matrix]
         if system.b is not None:
@@ -471,15 +471,6 @@ class _Systems:
             (value,) = self._rules.emit(product, operands)
             value = converted(value, old.type)
         old.replace_all_uses_with(value)
-
-
-def _tuples(numbers: Any) -> tuple[Any, ...]:
-    """Dimension numbers as tuples of tuples."""
-    return tuple(tuple(tuple(map(int, dims)) for dims in group) for group in numbers)
-
-
-def _hashable(precision: Any) -> Any:
-    return tuple(precision) if isinstance(precision, list) else precision
 
 
 # -- Solving in loops by inverses --

@@ -185,7 +185,12 @@ class ElementWriter(NamedTuple):
         values = {v: self._selected(selection, selection, v, indices) for v in leaves}
         for v, node in inner.items():
             values[v] = self._computed(selection, v, node, values, indices)
-        return values[value]
+        selected = values[value]
+        if selection.fills:
+            (selected,) = self.rules.emit(
+                lambda *xs: [selection.filled(*xs)], [selected, *indices], (selection, "filled")
+            )
+        return selected
 
     def _computed(
         self,

@@ -28,18 +28,19 @@ import heapq
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from jaxmlir._compat import dtypes
-from jaxmlir.analysis.function_view import OpView, node_of, number_of
+from jaxmlir.analysis.function_view import FunctionView, OpView, node_of, number_of
+from jaxmlir.analysis.index_maps import maps_of
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_array
+from jaxmlir.dialect import op_signature
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
-from jaxmlir.dialect.types import aval_of, shape_of
-from jaxmlir.optimize.algebra.labelled_tensors import wiring_of
+from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
@@ -72,50 +73,36 @@ Laws = Sequence[Law | None]
 LawRule = Callable[[OpView, Laws], Law | None]
 
 
-def does_depend(shift: ir.Value) -> bool:
+def does_depend(body: FunctionView, shift: int) -> bool:
     """Whether what a function returns, or does, may depend on a value; also if nothing uses it."""
-    shape = aval_of(shift.type).shape
+    shape = aval_of(body.types[shift]).shape
     dims = tuple(d for d, size in enumerate(shape) if size != 1)
-    laws: dict[ir.Value, Law] = {shift: Law(False, Fraction(1), dims)}
-    block = shift.owner.operation.block
-    pending: list[_BlockOrderKey] = []
-    met: set[ir.Operation] = set()
-
-    def add_users(value: ir.Value) -> None:
-        for user in (use.owner.operation for use in value.uses):
-            if user not in met:
-                met.add(user)
-                heapq.heappush(pending, _BlockOrderKey(user))
-
-    add_users(shift)
-    if not pending:
+    laws = {shift: Law(False, Fraction(1), dims)}
+    # In the order of the ops.
+    pending = [*body.users[shift]]
+    met = set(pending)
+    if not pending or shift in body.outputs:
         return True
     while pending:
-        op = heapq.heappop(pending).op
-        name = op.name
-        if name not in RULES or op.block != block:
+        index = heapq.heappop(pending)
+        rule = RULES.get(body.names[index])
+        if rule is None:
             return True
-        node = OpView(op, name, list(op.operands))
         try:
-            law = RULES[name](node, [laws.get(v) for v in node.operands])
+            law = rule(body.op_views[index], [laws.get(v) for v in body.operands[index]])
         except NoShiftLaw:
             return True
-        if law is not None:
-            laws[op.result] = law
-            add_users(op.result)
+        if law is None:
+            continue
+        (value,) = range(*body.results[index])
+        if value in body.outputs:
+            return True
+        laws[value] = law
+        for user in body.users[value]:
+            if user not in met:
+                met.add(user)
+                heapq.heappush(pending, user)
     return False
-
-
-class _BlockOrderKey:
-    """An op that comes after those which stand before it in their block."""
-
-    __slots__ = ("op",)
-
-    def __init__(self, op: ir.Operation):
-        self.op: Any = op
-
-    def __lt__(self, other: _BlockOrderKey) -> bool:
-        return self.op.is_before_in_block(other.op)
 
 
 def real_number(value: ir.Value) -> float | None:
@@ -185,16 +172,10 @@ def _comparison(node: OpView, laws: Laws) -> None:
 
 
 def _select(node: OpView, laws: Laws) -> Law:
-    if laws[0] is not None:
+    which, *cases = laws
+    if which is not None:
         raise NoShiftLaw
-    return _alike(_SelectCases(node), laws[1:])
-
-
-class _SelectCases(OpView):
-    """A ``select_n`` without its predicate."""
-
-    def __init__(self, node: OpView):
-        super().__init__(node.op, node.name, node.operands[1:])
+    return _alike(OpView(node.op, node.name, node.operands[1:]), cases)
 
 
 def _neg(node: OpView, laws: Laws) -> Law:
@@ -239,14 +220,14 @@ def _moved(node: OpView, laws: Laws) -> Law:
     """The law of an op whose dimensions only run together: none of those that run along with the
     shift may be summed over, split or merged."""
     (law,) = (law for law in laws if law is not None)
-    shapes = [shape_of(v) for v in node.operands]
-    wiring = wiring_of(node.name, node.get, shapes, shape_of(node.op.results[0]))
-    if wiring is None:
+    maps = maps_of(op_signature.of_op(*node))
+    if maps is None:
         raise NoShiftLaw
-    labels = [wiring.operands[laws.index(law)][d] for d in law.dims]
-    if not set(labels) <= {*wiring.result}:
+    (result,) = maps.results
+    loops = [maps.operands[laws.index(law)][d] for d in law.dims]
+    if None in loops or not set(loops) <= {*result}:
         raise NoShiftLaw
-    return law._replace(dims=tuple(map(wiring.result.index, labels)))
+    return law._replace(dims=tuple(map(result.index, loops)))
 
 
 def _reduce_sum(node: OpView, laws: Laws) -> Law:
@@ -297,31 +278,30 @@ class ShiftInvariance(Pass):
     name: ClassVar[str] = "jaxpr-shift-invariance"
 
     def run(self, program: Module) -> bool:
-        graph, count = analyses_of(program).graph, 0
-        for function in graph.outside_kernels(NEEDED_OPS["jaxpr-shift-invariance"]):
-            symbol = function.name.value
-            if graph.have(symbol, ("jaxpr.exp",)):
-                count += _stop(graph.ops[symbol])
+        analyses, count = analyses_of(program), 0
+        for function in analyses.graph.outside_kernels(NEEDED_OPS["jaxpr-shift-invariance"]):
+            if analyses.graph.have(function.name.value, ("jaxpr.exp",)):
+                count += _stop(analyses.body(function))
         return count > 0
 
 
-def _stop(ops: Sequence[tuple[Any, str]]) -> int:
-    """Stops the derivatives of maxima among the ops of a function; of how many."""
+def _stop(body: FunctionView) -> int:
+    """Stops the derivatives of maxima in a function; of how many."""
     count = 0
     # Maxima whose derivative is taken, and what is put in place of those that are infinite.
-    maxima: set[ir.Value] = set()
-    for op, name in ops:
+    maxima: set[int] = set()
+    for index, (op, name) in enumerate(zip(body.ops, body.names, strict=True)):
         if name not in _OF_MAXIMA:
             continue
-        if name != "jaxpr.reduce_max" and maxima.isdisjoint(op.operands if maxima else ()):
+        if name != "jaxpr.reduce_max" and maxima.isdisjoint(body.operands[index]):
             continue
-        value = op.result
-        if not is_array(value.type) or does_depend(value):
+        (value,) = range(*body.results[index])
+        if not is_array(body.types[value]) or does_depend(body, value):
             maxima.add(value)
             continue
         remark(op, "no derivative is taken of it: the results do not depend on it")
-        stopped = _stopped(OpView(op, name, list(op.operands)))
-        value.replace_all_uses_except(stopped, stopped.owner.operation)
+        stopped = _stopped(body.op_views[index])
+        op.result.replace_all_uses_except(stopped, stopped.owner.operation)
         count += 1
     return count
 

@@ -1,29 +1,30 @@
-"""``jaxpr-dot-to-2d``: dimensions that a product treats alike are one.
+"""``jaxpr-dot-to-2d``: merges dimensions that a product treats alike.
 
-Dimensions that stand side by side in an operand, and are all of its own, or are summed over in the
-order that they have in the other operand, too, are merged::
+Adjacent dimensions of an operand are merged if all are free, or if all are contracting and have the
+same order in the other operand::
 
     dot_general(x[t, d], w[d, h, k])[t, h, k]     = reshape(x @ reshape(w, (d, h k)))
     dot_general(c[t, h, k], w[d, h, k])[t, d]     = reshape(c, (t, h k)) @ reshape(w, (d, h k)).T
 
-and a transpose is a matter of which dimension is summed over, or of which operand comes first::
+A transpose becomes a choice of the contracting dimension, or of the order of the operands::
 
     dot_general(transpose(w)[h, d], x[d])[h]      = dot_general(w[d, h], x[d])
     transpose(dot_general(c[t, h], x[t, d])[h, d])[d, h]  = dot_general(x[t, d], c[t, h])
 
-Sums of what a product reads with dimensions merged are over the same array::
+A sum of an array that a product reads with merged dimensions is taken over the merged array::
 
     reduce_sum(c[t, h, k], (t, h))                = reduce_sum(reshape(c, (t h, k)), (t h))
 
-XLA multiplies matrices, and reads them in either order.  A product of more dimensions it makes one
-of matrices by itself, but first copies an operand whose summed dimensions are not where it wants
-them: the weights of an attention's heads in the gradient, each in another layout, which is stored
-from the forward pass on.  A transpose in a loop becomes a part of its product with a vector, which
-is computed number by number then: 9.3 us instead of 0.9 for 128 x 128.  Numbers do not change.
+XLA multiplies matrices, and reads them in either order.  It turns a product of more dimensions into
+one of matrices by itself, but first copies an operand whose contracting dimensions are not where it
+wants them.  In gradients these are, for example, the weights of an attention's heads, each in
+another layout, stored from the forward pass on.  In a loop, XLA fuses a transpose into the product
+of the matrix with a vector, and then computes the product number by number: 9.3 us instead of 0.9
+for 128 x 128.  Numbers do not change.
 
-The gradient in a layer's weights is the transpose of a product of cotangents with what the layer
-was given.  In milliseconds as JAX writes it / with the operands in the other order, two cores, jax
-0.10 and 0.12:
+The gradient with respect to a layer's weights is the transpose of a product of cotangents with the
+layer's input.  In milliseconds as JAX writes it / with the operands in the other order, two cores,
+jax 0.10 and 0.12:
   256 x 512 and 256 x 128     0.70, 0.66 / 0.44, 0.45
   256 x 1024 and 256 x 256    1.77, 1.76 / 0.97, 1.27
   254 x 4096 and 254 x 64     3.28, 3.39 / 1.65, 1.75
@@ -71,8 +72,8 @@ class DotTo2d(Pass):
 
 
 def _replaced(rules: Rules, node: OpView) -> ir.Value | None:
-    """What stands for a product, or for a transpose that is one with its operands in the other
-    order."""
+    """The replacement of a product, or of a transpose of a product whose operands can change
+    places; ``None`` if the op stays."""
     product = node if node.name == _PRODUCT else node_of(node.operands[0])
     if product is None or product.name != _PRODUCT or not is_plain_op(product):
         return None
@@ -97,7 +98,7 @@ def _swaps(user: ir.Operation | None, operands: Sequence[_DotOperand]) -> bool:
     """Whether the only user of a product of matrices is a transpose that puts the dimensions of the
     second operand before those of the first.
 
-    What is no matrix XLA copies anyway, best where what computes it stores it.
+    XLA copies operands that are no matrices anyway, which is best done where they are computed.
     """
     if user is None or user.name != _TRANSPOSE:
         return False
@@ -122,7 +123,7 @@ def _swapped(precision: Any) -> Any:
 
 
 def _flattens(product: OpView, operands: Sequence[_DotOperand]) -> str | None:
-    """What is left of a product's operands, as a remark says it; ``None`` where it stays."""
+    """The remark on how a product's operands change; ``None`` if the product stays."""
     first, second = (operand.side for operand in operands)
     merges = any(len(side.order) < side.rank for side in (first, second))
     if not merges and [operand.value for operand in operands] == list(product.operands):
@@ -142,7 +143,7 @@ class _DotOperand(NamedTuple):
 
 
 def _operands(product: OpView) -> list[_DotOperand]:
-    """The operands of a product, or what they are transposes of."""
+    """The operands of a product, with transposes undone."""
     summed, batch = product.get("dimension_numbers")
     untransposed = [
         _untransposed(v, *dims) for v, *dims in zip(product.operands, summed, batch, strict=True)
@@ -159,9 +160,9 @@ def _operands(product: OpView) -> list[_DotOperand]:
 
 
 def _sum(_: Rules, node: OpView) -> ir.Value | None:
-    """A sum over one dimension instead of several, where another op reads these as one, too.
+    """A sum over one dimension instead of several, if another op also reads these as one.
 
-    XLA would store what is summed and multiplied in both shapes.
+    XLA would store an array that is summed and multiplied in both shapes.
     """
     if not is_plain_op(node):
         return None
@@ -183,12 +184,12 @@ def _sum(_: Rules, node: OpView) -> ir.Value | None:
 def _untransposed(
     value: ir.Value, summed: Sequence[int], batch: Sequence[int]
 ) -> tuple[ir.Value, tuple[int, ...], tuple[int, ...]]:
-    """What a value is the transpose of, if its other dimensions have the same order there, and
-    those of the batch stay first, with the dimensions that are summed over and those of the batch;
-    else all of them as they are.
+    """The array that a value is the transpose of, with its contracting and batch dimensions; the
+    value itself and its dimensions if the transpose has to stay.
 
-    Batches whose matrices do not lie one after the other XLA copies, for each product of them: the
-    gradient of a mixture of experts, weighted by a router, takes 1.2 times as long.
+    The transpose is undone if free dimensions keep their order, and batch dimensions stay first.
+    If the matrices of a batch are not contiguous, XLA copies them for each product: the gradient of
+    a mixture of experts, weighted by a router, takes 1.2 times as long.
     """
     inner = node_of(value)
     if inner is not None and inner.name == "jaxpr.transpose":
@@ -206,7 +207,7 @@ def _lead(dims: Sequence[int]) -> bool:
 
 
 def _runs(rows: Sequence[tuple[int, ...]]) -> list[list[tuple[int, ...]]]:
-    """Rows of dimensions, those together that go on by one in all columns."""
+    """Rows of dimensions, grouped into runs: each row exceeds the one before by one everywhere."""
     runs: list[list[tuple[int, ...]]] = []
     for row in rows:
         if runs and row == tuple([d + 1 for d in runs[-1][-1]]):
@@ -217,12 +218,12 @@ def _runs(rows: Sequence[tuple[int, ...]]) -> list[list[tuple[int, ...]]]:
 
 
 class _Side(NamedTuple):
-    """What a product does with the dimensions of an operand.
+    """The roles of an operand's dimensions in a product.
 
     Attributes:
-      batch: those of the batch.
-      summed: those that are summed over, in runs.
-      rank: how many there are.
+      batch: the batch dimensions.
+      summed: the contracting dimensions, in runs.
+      rank: the number of dimensions.
     """
 
     batch: tuple[int, ...]
@@ -231,25 +232,25 @@ class _Side(NamedTuple):
 
     @property
     def free(self) -> list[tuple[int, ...]]:
-        """The other dimensions, in runs."""
+        """The free dimensions, in runs."""
         others = set(range(self.rank)).difference(self.batch, *self.summed)
         return [tuple([d for (d,) in run]) for run in _runs([(d,) for d in sorted(others)])]
 
     @property
     def order(self) -> list[tuple[int, ...]]:
-        """All of them as they stand in the operand."""
+        """All batch dimensions and runs, in the order of the operand."""
         return sorted([*((d,) for d in self.batch), *self.summed, *self.free])
 
     @property
     def is_matrix(self) -> bool:
-        """Whether there is one run of each, after the dimensions of a batch."""
+        """Whether there are one contracting and one free run, after the batch dimensions."""
         return _lead(self.batch) and len(self.summed) == len(self.free) == 1
 
     def is_wide(self, shape: Sequence[int]) -> bool:
-        """Whether the operand is to be transposed, and has more columns than rows.
+        """Whether XLA would transpose the operand, and it has more columns than rows.
 
-        XLA's copy in the other layout is worth its time then.  The sums over rows of products of
-        two arrays, in milliseconds on two cores with the copy / without, jax 0.12 and 0.10:
+        Then XLA's copy in the other layout is worth its time.  Sums over rows of products of two
+        arrays, in milliseconds on two cores with the copy / without, jax 0.12 and 0.10:
           254 x 4096 and 254 x 64      2.3, 2.4 / 2.4, 2.5
           256 x 4096 and 256 x 64      4.3, 2.4 / 4.7, 2.6
           1536 x 64 twice              0.21, 0.21 / 0.14, 0.17
@@ -263,12 +264,12 @@ class _Side(NamedTuple):
         return columns > rows
 
     def merged(self, array: Any) -> Any:
-        """The operand with a dimension for each run."""
+        """The operand with one dimension for each run."""
         return lax.reshape(array, [math.prod(array.shape[d] for d in run) for run in self.order])
 
 
 def _product(*arrays: Any, sides: tuple[_Side, _Side], precision: Any, preferred: Any) -> list[Any]:
-    """A product of matrices, or of few dimensions, in place of one of many."""
+    """The product with merged dimensions, reshaped to the dimensions of the original result."""
     summed = [[side.order.index(run) for run in side.summed] for side in sides]
     batch = [[side.order.index((d,)) for d in side.batch] for side in sides]
     merged = (side.merged(array) for side, array in zip(sides, arrays, strict=True))

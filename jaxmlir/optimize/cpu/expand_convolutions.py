@@ -1,39 +1,39 @@
-"""``jaxpr-expand-convolutions``: convolutions as others that XLA's CPU compiler is fast at.
+"""``jaxpr-expand-convolutions``: writes convolutions as others that XLA's CPU compiler is fast at.
 
-XLA's CPU compiler has a library for convolutions along one or two dimensions.  Others it computes
-number by number, and in groups it is slow as well.  What the gradients of ordinary networks ask for
-are often such others, and these say the same by ordinary ones:
+XLA's CPU compiler has a library for convolutions along one or two dimensions.  It computes other
+convolutions number by number, and is slow at groups as well.  Gradients of ordinary networks often
+contain such convolutions.  This pass writes them as ordinary ones:
 
-*Groups of the batch*, as in the gradient in a grouped kernel, are groups of features of an array
-that is laid out otherwise::
+*Groups of the batch*, as in the gradient with respect to a grouped kernel, become groups of
+features of an array in another layout::
 
     x[g b, n] * k[n, g o]   ->   x[b, g n] * k[n, g o]       in g groups of features
 
-*A few groups* are a convolution each, and the results concatenated.
+*A few groups* become one convolution each, whose results are concatenated.
 
-*A dilated array*, as in transposed convolutions, is mostly zeros.  What meets the other elements is
-each ``d``-th number of the kernel, another one for each of ``d`` results that follow on one
-another::
+*A dilated array*, as in transposed convolutions, is mostly zeros.  Its other elements meet every
+``d``-th number of the kernel only, and each of ``d`` consecutive results has other such numbers::
 
     y[d q + r] = sum over j of x[q + j] * k[t(r) + d j]      for each r: an ordinary convolution
 
-*Three dimensions* are two: a sum over one of the kernel's dimensions, where it is the smaller one,
-of convolutions whose batch has that dimension; else one of the result's dimensions put together of
-convolutions whose features have that of the kernel::
+*Three dimensions* become two, without one of them.  If the kernel is the shorter one along it, a
+sum over the kernel's places adds up convolutions with this dimension of the result in their batch.
+Else the result's slices are convolutions with this dimension of the kernel in their features::
 
     y[i] = sum over t of conv(x[i + t], k[t])
 
-*An order of dimensions* is put into that of the library: the batch first, features last.  XLA does
-so too, but not in loops and branches, where each convolution in another order, as gradients are,
-takes 3 to 50 times as long::
+*Dimensions in another order* than the library's are transposed: the batch first, features last.
+XLA does so too, but not in loops and branches.  There each convolution in another order, as in
+gradients, takes 3 to 50 times as long::
 
     conv(x, k)   ->   transpose(conv(transpose(x), transpose(k)))
 
-*A padded array* of a few images is padded before, where the kernel is larger than the result, as in
-the gradient in a kernel: the library is slow at the edges of such.
+*A padded array* of a few images is padded by an op of its own if the kernel is larger than the
+result, as in the gradient with respect to a kernel: the library is slow at the edges of such
+arrays.
 
-Sums are rounded in another order.  A number that is not finite is not multiplied with the zeros of
-a dilated array, and makes NaN of those around an array of three dimensions.
+Sums are rounded in another order.  A number that is not finite is not multiplied by the zeros of a
+dilated array; around an array of three dimensions, it turns the zeros into NaN.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.compile_time import PER_CONVOLUTION
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion
 
-# Milliseconds of XLA / of this, a CPU core, jax 0.10; forward, gradients in the array and in the
-# kernel.  With jax 0.12 XLA takes as long, and this 0.9 to 2.0 times as long:
+# Milliseconds of XLA, of this pass; a CPU core, jax 0.10; forward, gradients with respect to the
+# array and to the kernel.  With jax 0.12 XLA takes as long, and this pass 0.9 to 2.0 times as long:
 #   8 x 32 x 32 x 64, 3 x 3, 4 groups     8.6, 4.5    8.4, 4.6     346, 6.3
 #   8 x 32 x 32 x 32, 3 x 3, 16 groups                             681, 3.3
 #   4 x 28 x 28 x 256, 3 x 3, 32 groups                           4028, 18
@@ -64,25 +64,26 @@ from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion
 #   2 x 16 x 16 x 16 x 8, 3 x 3 x 3       6.3, 1.8    6.2, 1.9      14, 0.9
 #   the same at strides of 2              1.0, 0.4     27, 0.5     5.0, 0.5
 #   1 x 32 x 32 x 32 x 16, 3 x 3 x 3       49, 11      49, 10      115, 11
-# Of dilated arrays and kernels that are smaller than the result XLA skips the zeros: this would
-# take 0.5 to 2.9 times as long.  Each convolution takes 0.05 s to compile, and 32 groups, each by
-# itself, 0.5 to 1.3 times as long as XLA takes for all of them.
+# XLA skips the zeros of a dilated array if the kernel is smaller than the result: this pass would
+# take 0.5 to 2.9 times as long.  Each convolution takes 0.05 s to compile.  Split into 32 groups, a
+# convolution takes 0.5 to 1.3 times as long as XLA takes for all groups.
 MAX_SPLIT = 8
 MAX_SUM = 16
-# Gradients of four convolutions, one in each turn of a loop, in milliseconds of a CPU core, by
-# XLA / with their dimensions in order; jax 0.10 and 0.12 alike.  In the array, in the kernel:
+# Gradients of four convolutions, one in each iteration of a loop, in milliseconds of a CPU core, by
+# XLA, with their dimensions in order; jax 0.10 and 0.12 alike.  With respect to array, to kernel:
 #   1 x 32 x 32 x 16 to 16, 3 x 3     6.3, 0.8     11, 3.5
 #   4 x 32 x 32 x 32 to 32           126, 4.8     178, 5.9
 #   8 x 16 x 16 x 64 to 64            33, 7.2     422, 8.4
-# The library is slow where there are few features, which XLA's own code is fast at; of images of
-# 32 x 32, other convolutions:
+# With few features the library is slow, and XLA's own code is fast.  Other convolutions, of images
+# of 32 x 32:
 #   1 feature to 1 / 4 / 16          0.15, 1.6   0.40, 1.7    2.2, 2.1
 #   4 features to 1 / 4              0.52, 2.1    2.0, 2.6
 #   16 features to 1                  4.5, 2.2
-# So many products of a feature of the array and one of the result there have to be.
+# The least product of the numbers of features of the array and of the result.
 MIN_PRODUCTS = 16
-# Gradients in the kernel of so many padded images, by the library / padded before, in milliseconds;
-# jax 0.12. From 8 images on it makes no difference, nor in convolutions with small kernels:
+# Gradients with respect to the kernel, by the number of padded images, with the library's padding,
+# with an op that pads; in milliseconds, jax 0.12.  From 8 images on it makes no difference, nor in
+# convolutions with small kernels:
 #                              1 image      2 images     4 images     8 images
 #   32 x 32 x 16 to 16, 3 x 3  0.92, 0.30   1.37, 0.57   1.47, 0.83   1.45, 1.59
 #   32 x 32 x 3 to 16          0.38, 0.23   0.41, 0.28   0.56, 0.43   0.57, 0.54
@@ -93,8 +94,8 @@ MIN_PRODUCTS = 16
 MAX_PADDED_IMAGES = 4
 MAX_PADDED_RESULTS = 16
 MIN_PADDED_PRODUCTS = 4
-# Nanoseconds that are saved for each product of two numbers, by the first table, at least: of a few
-# groups, of all else; and the ops besides convolutions.
+# The least nanoseconds that are saved for each product of two numbers, by the first table, for a
+# few groups and for all else; and the ops besides convolutions.
 SAVED_OF_GROUPS = 0.05
 SAVED = 0.3
 OPS = 8
@@ -117,7 +118,7 @@ class ExpandConvolutions(ExpandOps):
         is_empty = 0 in (*x.shape, *k.shape, *y.shape)
         sizes = [x.shape[d] for d in expanded.lhs[2:]]
         is_empty |= not _is_read(expanded.axes, sizes)
-        # The gradient in kernels of one channel is what XLA has code for.
+        # XLA has code for the gradient with respect to kernels of one channel.
         if is_empty or 1 < expanded.batches == x.shape[expanded.lhs[0]]:
             return None
         step = expanded.step(x, k)
@@ -162,8 +163,8 @@ class _ExpandedConvolution(NamedTuple):
     Attributes:
       lhs, rhs, out: the dimensions of batch and features, or of a kernel's results and features,
         and then the others.
-      axes: for each of the others.
-      options: of each convolution that is written.
+      axes: one for each of the other dimensions.
+      options: the options of each convolution that is written.
     """
 
     lhs: tuple[int, ...]
@@ -186,7 +187,7 @@ class _ExpandedConvolution(NamedTuple):
         )
 
     def step(self, x: Any, k: Any) -> str | None:
-        """What is done, in words; of operands of JAX's shapes."""
+        """The rewrite that comes first, in words; ``None`` if the convolution stays."""
         if self.batches > 1:
             return f"{self.batches} groups of the batch as groups of features"
         step = _step(*self._in_order(x, k), self.axes, self.groups)
@@ -200,7 +201,7 @@ class _ExpandedConvolution(NamedTuple):
         return None
 
     def parts(self, x: Any, k: Any) -> int:
-        """How many convolutions are written."""
+        """The number of convolutions that are written."""
         x, k = self._in_order(x, k)
         groups, per_group = max(self.groups, self.batches), 1
         counts = _counts(x, k, self.axes)
@@ -218,9 +219,10 @@ class _ExpandedConvolution(NamedTuple):
         ]
 
     def is_padded_before(self, x: Any, k: Any) -> bool:
-        """Whether it is the gradient in the kernel of a convolution of a few padded images.
+        """Whether it is the gradient, with respect to the kernel, of a convolution of a few padded
+        images.
 
-        They are transposed next; XLA takes back what is padded last.
+        The array is transposed after it is padded: XLA takes a pad right before a convolution back.
         """
         x, k = self._in_order(x, k)
         images, results = k.shape[-2:]
@@ -261,8 +263,10 @@ class _ExpandedConvolution(NamedTuple):
 
 
 def _is_read(axes: Sequence[_Axis], sizes: Sequence[int]) -> bool:
-    """Whether anything of an array is left.  Of one image, XLA takes an element that is cut off for
-    the zero beside it."""
+    """Whether negative padding leaves anything of an array.
+
+    For a single image, XLA reads an element that is cut off in place of the zero beside it.
+    """
     return all(axis.keeps(size) for axis, size in zip(axes, sizes, strict=True))
 
 
@@ -274,11 +278,12 @@ def _results_last(dims: Sequence[int]) -> tuple[int, ...]:
     return (*dims[2:], dims[1], dims[0])
 
 
-# What follows has dimensions in the order: batch, axes, features; axes, features, results.
+# The functions below take dimensions in this order: batch, axes, features for arrays; axes,
+# features, results for kernels.
 
 
 def _convolved(x: Any, k: Any, axes: Sequence[_Axis], groups: int, options: dict[str, Any]) -> Any:
-    """A convolution, by as many others as it takes."""
+    """A convolution, written as others by as many steps as needed."""
     x, axes = _cut(x, axes)
     step = _step(x, k, axes, groups)
     convolved = functools.partial(_convolved, options=options)
@@ -301,8 +306,10 @@ def _convolved(x: Any, k: Any, axes: Sequence[_Axis], groups: int, options: dict
 
 
 def _cut(x: Any, axes: Sequence[_Axis]) -> tuple[Any, list[_Axis]]:
-    """An array without what negative padding cuts off: where the other side is padded, the library
-    of jax 0.10 reads what is not there."""
+    """The array without the elements that negative padding cuts off, and the remaining padding.
+
+    If the other side is padded, the library of jax 0.10 would read out of bounds.
+    """
     starts, limits = [0] * x.ndim, list(x.shape)
     left = list(axes)
     for i, axis in enumerate(axes):
@@ -314,7 +321,7 @@ def _cut(x: Any, axes: Sequence[_Axis]) -> tuple[Any, list[_Axis]]:
 
 
 def _step(x: Any, k: Any, axes: Sequence[_Axis], groups: int) -> str | None:
-    """The next thing to do; a key of ``_STEPS``."""
+    """The next step, a key of ``_STEPS``; ``None`` if there is none."""
     counts = _counts(x, k, axes)
     if any(a.is_plainly_dilated for a in axes) and (
         len(axes) > 2 or math.prod(k.shape[:-2]) > math.prod(counts)
@@ -333,7 +340,7 @@ def _counts(x: Any, k: Any, axes: Sequence[_Axis]) -> list[int]:
 
 
 def _least(k: Any, axes: Sequence[_Axis], counts: Sequence[int]) -> int | None:
-    """The dimension that takes the fewest convolutions to do without."""
+    """The dimension whose removal takes the fewest convolutions; ``None`` if there is none."""
     candidates = [
         (min(taps, count), i)
         for i, (axis, taps, count) in enumerate(zip(axes, k.shape, counts, strict=False))
@@ -349,7 +356,7 @@ def _by_group(convolved: Any, x: Any, k: Any, axes: Sequence[_Axis], groups: int
 
 
 def _by_phase(convolved: Any, x: Any, k: Any, axes: Sequence[_Axis], groups: int) -> Any:
-    """A result for each of those that follow on one another, which are then put in turns."""
+    """One convolution for each phase of the results, and the phases interleaved."""
     counts = _counts(x, k, axes)
     steps = [axis.dilation if axis.is_plainly_dilated else 1 for axis in axes]
     rows = [-(-count // step) for count, step in zip(counts, steps, strict=True)]
@@ -380,7 +387,7 @@ def _by_phase(convolved: Any, x: Any, k: Any, axes: Sequence[_Axis], groups: int
 
 
 def _by_slice(convolved: Any, x: Any, k: Any, axes: Sequence[_Axis], groups: int) -> Any:
-    """The dimension that is left out comes first in what follows."""
+    """Convolutions without one dimension, which comes first in the code below."""
     counts = _counts(x, k, axes)
     least = _least(k, axes, counts)
     axis, others = axes[least], [a for i, a in enumerate(axes) if i != least]
@@ -402,7 +409,7 @@ def _by_slice(convolved: Any, x: Any, k: Any, axes: Sequence[_Axis], groups: int
             total = term if total is None else lax.add(total, term)
         y = lax.reshape(total, (count, total.shape[0] // count, *total.shape[1:]))
     else:
-        # Features of a group are its old ones at each place along the dimension.
+        # The features of a group become its old features at all places along the dimension.
         kernel = _merged(_moved(k, 0, k.ndim - 3), k.ndim - 3)
         rows = []
         for i in range(count):
@@ -419,12 +426,12 @@ _STEPS = {_EACH_GROUP: _by_group, "in two dimensions": _by_slice, _BY_PHASE: _by
 
 
 def _moved(x: Any, old: int, new: int) -> Any:
-    """An array with one of its dimensions elsewhere."""
+    """An array with one of its dimensions moved."""
     dims = [d for d in range(x.ndim) if d != old]
     dims.insert(new, old)
     return lax.transpose(x, dims)
 
 
 def _merged(x: Any, d: int) -> Any:
-    """An array with a dimension and the next as one."""
+    """An array with a dimension and the next merged."""
     return lax.reshape(x, (*x.shape[:d], x.shape[d] * x.shape[d + 1], *x.shape[d + 2 :]))

@@ -1,15 +1,16 @@
 """``jaxpr-expand-cumlogsumexp``: logarithms of cumulative sums, in a logarithmic number of steps.
 
 XLA's CPU compiler adds up each window of 16 elements anew, and ``log(exp(a) + exp(b))`` takes two
-slow functions: 16 times what is needed.  Pairs of elements that follow on one another are combined
-first; half as many, they are done likewise; and of what that gives every element needs one more::
+slow functions: 16 times what is needed.  This pass first combines pairs of consecutive elements,
+computes the cumulative sums of these half as many values in the same way, and gets each other
+element by one more addition::
 
     c[i] = x[2 i] + x[2 i + 1]         "+" is logaddexp
     d    = the same of c
     y[2 i + 1] = d[i],    y[2 i + 2] = d[i] + x[2 i + 2],    y[0] = x[0]
 
-Each step is stored, as each result of the last one would be computed from the beginning otherwise.
-Sums are rounded in another order, that of JAX's derivative of this op.
+The result of each step is stored; otherwise each result of the last step would be computed from the
+beginning.  Sums are rounded in another order, the order of JAX's derivative of this op.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, ExpansionWriter
 from jaxmlir.passes.base import Count
 
-# Nanoseconds an element of XLA / of this, a CPU core, jax 0.10 and 0.12:
+# Nanoseconds per element of XLA, of this pass; a CPU core, jax 0.10 and 0.12:
 #   20,000           353, 37   359, 27     128 x 512, first axis   315, 7    324, 6
 #   1,000 x 8, first 352, 44   354, 27     128 x 512, last         344, 14   356, 9
-# Windows over a shorter axis are smaller.  Two kernels for each power of two take 0.3 to 1.3 s to
-# compile, and arrays of fewer elements than this 0.4 ms without.
+# XLA's windows over a shorter axis are smaller.  Two kernels for each power of two take 0.3 to
+# 1.3 s to compile, and arrays of fewer elements than this take 0.4 ms without them.
 MIN_LENGTH = 32
 MIN_ELEMENTS = 1_000
-# Nanoseconds that an element saves, and the ops for each power of two.
+# Nanoseconds saved per element, and the ops for each power of two.
 SAVED = 300.0
 OPS = 28
 
@@ -46,7 +47,7 @@ class ExpandCumlogsumexp(ExpandOps):
 
     Options:
       min-length: axes of fewer elements are left alone.
-      min-elements: and so are arrays of fewer.
+      min-elements: arrays of fewer elements are left alone.
     """
 
     name: ClassVar[str] = "jaxpr-expand-cumlogsumexp"
@@ -88,7 +89,7 @@ def _turned(x: Any, axis: int, reverse: bool) -> Any:
 
 
 def _pairs(x: Any, *, axis: int, reverse: bool) -> list[Any]:
-    """The sums of an element and the next; the last one of an odd number has none."""
+    """The sums of pairs of elements; the last one of an odd number of elements has no partner."""
     x = _turned(x, axis, reverse)
     whole = x.shape[axis] // 2 * 2
     pairs = (lax.slice_in_dim(x, start, whole, 2, axis) for start in (0, 1))
@@ -96,7 +97,7 @@ def _pairs(x: Any, *, axis: int, reverse: bool) -> list[Any]:
 
 
 def _between(x: Any, sums: Any, *, axis: int, reverse: bool) -> list[Any]:
-    """The cumulative sums of elements, given those of pairs, which are every other one of them."""
+    """The cumulative sums of elements, given those of pairs, which are every other one of these."""
     x, sums = (_turned(v, axis, reverse) for v in (x, sums))
     size = x.shape[axis]
     even = lax.slice_in_dim(x, 0, 1, 1, axis)
@@ -104,7 +105,7 @@ def _between(x: Any, sums: Any, *, axis: int, reverse: bool) -> list[Any]:
         others = lax.slice_in_dim(x, 2, None, 2, axis)
         before = lax.slice_in_dim(sums, 0, others.shape[axis], 1, axis)
         even = lax.concatenate([even, _logaddexp(before, others)], axis)
-    # Element by element, each among zeros that the other is added to.
+    # Interleaved: each is padded with zeros where the other has its elements, and both are added.
     is_odd = size % 2
     zero = np.zeros((), x.dtype)
     edges = [(0, 0, 0)] * x.ndim
@@ -116,6 +117,6 @@ def _between(x: Any, sums: Any, *, axis: int, reverse: bool) -> list[Any]:
 
 def _logaddexp(a: Any, b: Any) -> Any:
     difference = lax.sub(a, b)
-    # Of equal infinities the difference is NaN.
+    # The difference of equal infinities is NaN.
     total = lax.add(lax.max(a, b), lax.log1p(lax.exp(lax.neg(lax.abs(difference)))))
     return lax.select(lax.ne(difference, difference), lax.add(a, b), total)

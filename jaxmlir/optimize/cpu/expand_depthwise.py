@@ -1,16 +1,18 @@
-"""``jaxpr-expand-depthwise``: convolutions of each channel with a kernel of its own, as products.
+"""``jaxpr-expand-depthwise``: writes convolutions of each channel with a kernel of its own as
+products.
 
-A depthwise convolution sums over no channels, so there is no matrix product in it, and XLA's CPU
-compiler computes it number by number.  As products of the array, moved, with the numbers of the
-kernel it is vectorized, and fused with what comes before and after.  Groups of a few channels are
-as many of these, added up, and so is an image of a few channels::
+A depthwise convolution sums over no channels, so it contains no matrix product, and XLA's CPU
+compiler computes it number by number.  Written as products of the shifted array with the numbers of
+the kernel, it is vectorized, and fused with the ops before and after it.  Convolutions in groups of
+a few channels, and those of an image of a few channels, are sums of as many of these::
 
     y[h, w, c] = sum of x[h + i, w + j, c] * k[i, j, c]     one product for each i, j
     k[i, j, c] = sum of x[h + i, w + j, c] * y[h, w, c]     its gradient: a loop over i, j
 
-JAX writes the gradient in the array as a depthwise convolution again, which may dilate it, and that
-in the kernel as a convolution in groups of the batch.  Sums are rounded in another order, and a
-number of a kernel that is not finite makes NaN of the zeros around the array.
+JAX writes the gradient with respect to the array as a depthwise convolution, too, perhaps of a
+dilated array, and the gradient with respect to the kernel as a convolution in groups of the batch.
+Sums are rounded in another order, and a number of a kernel that is not finite turns the zeros
+around the array into NaN.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, ExpansionWriter
 #   8 x 32 x 32 x 64, 3 x 3    42, 6.8   46, 6.5   channels first   44, 6.7     47, 6.5
 #   7 x 7                     126, 28   145, 28    strides of 2     53, 3.7     50, 3.0
 #   1 x 8 x 8 x 8, 3 x 3      0.19, 0.04           0.23, 0.07
-# Groups of several channels, forward, and the gradient in the array; jax 0.10:
+# Groups of several channels, forward, and the gradient with respect to the array; jax 0.10:
 #   8 x 32 x 32 x 32, 3 x 3, 16 groups    9.3, 0.6   13, 0.9
 #   8 x 16 x 16 x 128, 3 x 3, 32 groups   7.7, 1.4   6.1, 2.3
 #   8 x 32 x 32 x 64, 1 x 1, 4 groups     1.6, 0.5   1.6, 0.5    16 groups   5.2, 0.2    5.8, 0.2
@@ -43,18 +45,18 @@ from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, ExpansionWriter
 # Images of a single channel, likewise:
 #   20,000, 31       1.1, 0.05    1.1, 0.05     512 x 512, 3 x 3       11.9, 0.10  12.6, 0.15
 #   128 x 128, 5 x 5 1.4, 0.07    1.4, 0.06     16 x 28 x 28, 3 x 3     0.7, 0.02   0.7, 0.02
-# Of a few channels, to a few; jax 0.12, 0.10 is 0.8 to 1.3 times as fast at both:
+# A few channels to a few; jax 0.12 (0.10 is 0.8 to 1.3 times as fast at both):
 #                         2 to 1      1 to 4      1 to 16     4 to 4      4 to 1      16 to 1
 #   400 x 400, 3 x 3      10, 0.8     7.7, 0.6    8.3, 1.4    12, 2.3     9.0, 1.0    12, 21
 #   16 x 28 x 28, 5 x 5   1.2, 0.2    1.3, 0.2    1.4, 0.3    2.8, 1.2    2.1, 0.4
 #   4000, 31              0.31, 0.11  0.34, 0.12  0.35, 0.16  0.50, 0.41  0.33, 0.12
-# The array is padded once for each channel, which with 4 takes 5 times the bytes.
+# The array is padded once for each channel; with 4 channels this takes 5 times the bytes.
 MAX_CHANNELS = 3
 MAX_PAIRS = 16
-# A product is written for each number that a result of a kernel has, no more than this many: 7 x 7
-# ones take 0.6 s to compile, instead of 0.15.
+# The most numbers of a kernel for one result: each is a product to write.  Kernels of 7 x 7 take
+# 0.6 s to compile, instead of 0.15.
 MAX_TAPS = 64
-# Nanoseconds that are saved for each product of two numbers, and ops for each place in a window.
+# Nanoseconds saved for each product of two numbers, and the ops for each place in a window.
 SAVED = 1.5
 OPS = 6
 
@@ -79,12 +81,12 @@ class ExpandDepthwise(ExpandOps):
 
 
 def _suited(node: OpView) -> _DepthwiseConvolution | None:
-    """How an op is expanded; ``None`` if it is not depthwise, or of a type that is rounded more."""
+    """How an op is expanded; ``None`` if it is not depthwise, or has a type of few bits."""
     if not is_plain_op(node):
         return None
     x, k = (aval_of(v.type) for v in node.operands)
     preferred = node.get("preferred_element_type")
-    # To NumPy, no dtype is float64.
+    # The test for None comes first, because NumPy takes None for float64.
     mixed = x.dtype != k.dtype or not (preferred is None or preferred == x.dtype)
     if mixed or not dtypes.issubdtype(x.dtype, np.inexact) or is_narrow(x.dtype):
         return None
@@ -98,7 +100,7 @@ def _suited(node: OpView) -> _DepthwiseConvolution | None:
         return None
     groups, batches = node.get("feature_group_count", 1), node.get("batch_group_count", 1)
     terms = math.prod(kernel) * k.shape[rhs[1]]
-    # Its gradient in the kernel is a convolution with an image, which XLA is as fast at.
+    # The gradient with respect to its kernel is a convolution with an image: XLA is as fast at it.
     channels, results = x.shape[lhs[1]], shape[out[1]]
     is_small = channels <= MAX_CHANNELS and channels * results <= MAX_PAIRS
     are_few = groups > 1 or (is_small and terms <= math.prod(image))
@@ -116,9 +118,9 @@ class _DepthwiseConvolution(NamedTuple):
     Attributes:
       lhs, rhs, out: the dimensions of batch and channels, or of a kernel's results and channels,
         and then the others.
-      padding, dilation: of the array, along these.
-      taps, moves: how many places there are in a window, and how far apart they are.
-      counts, steps: how many numbers meet each place, and how far apart these are.
+      padding, dilation: the array's, along these other dimensions.
+      taps, moves: the number of places in a window, and the distance between them.
+      counts, steps: the number of elements that meet each place, and the distance between them.
     """
 
     lhs: tuple[int, ...]
@@ -139,14 +141,14 @@ class _DepthwiseConvolution(NamedTuple):
         return lax.pad(x, np.zeros((), x.dtype), padding)
 
     def starts(self, rank: int) -> np.ndarray:
-        """Where in the padded array what meets each place of a window begins."""
+        """For each place of a window, where in the padded array the elements that meet it start."""
         places = np.array(list(np.ndindex(*self.taps)), np.int32)
         starts = np.zeros((len(places), rank), np.int32)
         starts[:, self.lhs[2:]] = places * np.array(self.moves, np.int32)
         return starts
 
     def view(self, x: Any, start: Any) -> Any:
-        """What meets a place: of the padded array, from a start on."""
+        """The elements of the padded array that meet a place, given their start."""
         size, step = list(x.shape), [1] * x.ndim
         for d, count, distance in zip(self.lhs[2:], self.counts, self.steps, strict=True):
             size[d], step[d] = (count - 1) * distance + 1, distance
@@ -155,17 +157,18 @@ class _DepthwiseConvolution(NamedTuple):
 
 
 def _numbers(k: Any, *, rhs: tuple[int, ...]) -> list[Any]:
-    """The numbers of a kernel: a row for each channel of a group and each place, of all results."""
+    """A kernel's numbers: a row for each channel of a group and each place, a column for each
+    result."""
     results, channel, *places = rhs
     k = lax.transpose(k, (channel, *places, results))
     return [lax.reshape(k, (math.prod(k.shape[:-1]), k.shape[-1]))]
 
 
 class _ArrayConvolution(_DepthwiseConvolution):
-    """A few numbers for each result at each place: products are added up."""
+    """A convolution with a few numbers for each result, as a sum of a product for each."""
 
     def by_steps(self, writer: ExpansionWriter, x: ir.Value, k: ir.Value) -> list[ir.Value]:
-        """Writes the numbers of the kernel, stored, and the products."""
+        """Writes the numbers of the kernel, stores them, and writes the products."""
         (rows,) = writer.emit(functools.partial(_numbers, rhs=self.rhs), k)
         return writer.emit(self, x, writer.store(rows))
 
@@ -185,9 +188,11 @@ class _ArrayConvolution(_DepthwiseConvolution):
 
 
 class _KernelGradient(_DepthwiseConvolution):
-    """The gradient in such kernels, where channels are groups of a batch: products are summed.
+    """The gradient with respect to such a kernel, where channels are groups of a batch: a sum of
+    products for each place.
 
-    In a loop, as XLA stores what it sums, and would store that of all places at once.
+    The places are a loop, because XLA stores the operand of each sum, and would store those of all
+    places at once.
     """
 
     def __call__(self, x: Any, y: Any) -> list[Any]:
@@ -205,7 +210,7 @@ class _KernelGradient(_DepthwiseConvolution):
 
 
 def _matched(dims: Sequence[int], others: Sequence[int]) -> list[int]:
-    """The permutation of an array that has its dimensions ``dims`` at ``others``."""
+    """The permutation that moves the dimensions ``dims`` of an array to ``others``."""
     order = [0] * len(dims)
     for old, new in zip(dims, others, strict=True):
         order[new] = old
@@ -213,7 +218,7 @@ def _matched(dims: Sequence[int], others: Sequence[int]) -> list[int]:
 
 
 def _repeated(x: Any, times: int, axis: int) -> Any:
-    """An array with each of its slices along an axis several times."""
+    """An array with each of its slices along an axis repeated."""
     if times == 1:
         return x
     shape = (*x.shape[: axis + 1], times, *x.shape[axis + 1 :])

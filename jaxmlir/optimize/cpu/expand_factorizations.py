@@ -1,9 +1,9 @@
-"""``jaxpr-expand-factorizations``: factors of small matrices and solutions by them, by entries.
+"""``jaxpr-expand-factorizations``: factors small matrices, and solves with them, entry by entry.
 
-XLA's CPU compiler has a library factor each matrix of a batch, and solve with its factors.  Of
-small matrices the calls cost more than the arithmetic, which is that of textbooks, and is
-vectorized over the batch if each entry of the matrices is an array by itself (G. Golub, C. Van
-Loan, "Matrix Computations", 3.1, 3.4, 4.2)::
+XLA's CPU compiler calls a library to factor each matrix of a batch, and to solve with its factors.
+For small matrices the calls cost more than the arithmetic.  This pass writes the arithmetic of
+textbooks, with an array for each entry of the matrices, so that it is vectorized over the batch (G.
+Golub, C. Van Loan, "Matrix Computations", 3.1, 3.4, 4.2)::
 
     cholesky           l[j, j] = sqrt(a[j, j] - sum of l[j, k]^2 over k < j)
                        l[i, j] = (a[i, j] - sum of l[i, k] l[j, k] over k < j) / l[j, j]
@@ -11,11 +11,11 @@ Loan, "Matrix Computations", 3.1, 3.4, 4.2)::
     lu                 rows are exchanged: a[k] with that of the largest |a[i, k]| of i >= k
                        a[i, k] = a[i, k] / a[k, k],   a[i, j] = a[i, j] - a[i, k] a[k, j]
 
-Of a loop without calls of the library XLA makes one kernel.  What fails is what fails there: a
-factor is NaN if a root is of no positive number (of NaN, what is computed with it), the first of
-equal pivots is taken, a column of zeros stays as it is, and nothing is read of the other triangle.
-Of a matrix with an entry that is not finite, other entries of the factors of ``lu`` may be NaN than
-by the library, which skips what it takes for zeros.
+XLA makes one kernel of a loop without calls of the library.  Special cases are the library's: a
+factor is NaN if a root is taken of a number that is not positive (if it is NaN, only entries
+computed from it are NaN), the first of equal pivots is taken, a column of zeros stays as it is, and
+the other triangle is not read.  If a matrix has an entry that is not finite, other entries of the
+factors of ``lu`` may be NaN than with the library, which skips what it takes for zeros.
 """
 
 from __future__ import annotations
@@ -58,27 +58,29 @@ from jaxmlir.passes.base import Count
 #                     0.68/0.16   4.1/1.4      43/5.3      615/96      715/128
 #             4 x 4   0.74/0.27   4.9/1.4      53/11       818/169    1070/309
 #                     0.75/0.21   5.5/2.0      56/10       848/190    1010/279
-# What is written grows with the cube of the size: 6 x 6 take a half to a tenth of the time as well,
-# but cholesky 0.6 s instead of 0.1 s to compile, and lu, of 4 x 4 0.5 s instead of 0.3 s, takes 2.
+# The number of ops grows with the cube of the size.  Matrices of 6 x 6 take a half to a tenth of
+# the time as well, but cholesky takes 0.6 s instead of 0.1 s to compile; and lu takes 2 s, while
+# that of 4 x 4 takes 0.5 s instead of 0.3 s.
 MAX_SIZE = 4
-# All that is left of a matrix is exchanged by the same pivots, and would compute them again: of
-# 4 x 4 without 250 and 435 of the 818 and 848 us, 1170 and 917 of 1070 and 1010.  Of 2 x 2 there is
-# one, and jax 0.10 takes 0.2 us for each that is stored.
+# The same pivots exchange all entries that are left of a matrix, which would recompute them.  With
+# pivots that are not stored, 4 x 4 takes 250 and 435 us, where the library takes 818 and 848, and
+# 1170 and 917 us where it takes 1070 and 1010.  For 2 x 2 there is one pivot, and jax 0.10 takes
+# 0.2 us for each that is stored.
 MIN_STORED = 16
 STORED_FROM = 3
-# XLA hands a program that looks long to another thread, which takes 50 to 80 us: that of a few
-# matrices looks long entry by entry, and not in calls of the library.  Solutions of 3 x 3 and their
-# gradients, us, jax 0.12, by the number of matrices: 1 16/12 19/13, 4 21/13 28/99, 16 28/101 and
-# 121/99, 64 129/92 142/100, 1024 423/134 639/173.  In a loop there is no such difference.
+# XLA hands a program that looks long to another thread, which takes 50 to 80 us.  A program of a
+# few matrices looks long entry by entry, but not as calls of the library.  Solutions of 3 x 3 and
+# their gradients, us, jax 0.12, by the number of matrices: 1 16/12 19/13, 4 21/13 28/99, 16 28/101
+# and 121/99, 64 129/92 142/100, 1024 423/134 639/173.  In a loop there is no such difference.
 FEW = range(2, 64)
 
-# Nanoseconds that are saved once, and for each matrix; and ops for the cube of the size.
+# Nanoseconds saved once, and for each matrix; and the ops as a multiple of the cube of the size.
 CALL = 300.0
 SAVED = 80.0
 OPS = {"jaxpr.cholesky": 3, "jaxpr.triangular_solve": 2, "jaxpr.lu": 6}
 
 _DTYPES = (np.float32, np.float64)
-# What the attributes of a triangular system are called here.
+# The attributes of ``triangular_solve`` by the names of arguments here.
 _OF_SYSTEM = {
     "left": "left_side",
     "lower": "lower",
@@ -129,7 +131,7 @@ class ExpandFactorizations(ExpandOps):
 
 
 def _entry(a: Any, *indices: int) -> Any:
-    """The array of one entry of each matrix, or, of one index, of one row."""
+    """The array of one entry of each matrix; with a single index, of one row."""
     return at_indices(a, range(a.ndim - 2, a.ndim - 2 + len(indices)), indices)
 
 
@@ -148,7 +150,7 @@ def _stacked(arrays: Sequence[Any], axis: int) -> Any:
 
 
 def _less(a: Any, *factors: tuple[Any, Any]) -> Any:
-    """A number less products."""
+    """A number minus products."""
     return functools.reduce(lambda rest, xy: lax.sub(rest, lax.mul(*xy)), factors, a)
 
 
@@ -174,12 +176,12 @@ def _cholesky(a: Any) -> list[Any]:
 
 
 def _solve(a: Any, b: Any, *, left: bool, lower: bool, transposed: bool, unit: bool) -> list[Any]:
-    """The solutions of triangular systems; of ``unit`` ones the diagonal is ones, and not read."""
+    """The solutions of triangular systems; if ``unit``, the diagonal is ones and is not read."""
     # X A = B is A^T X^T = B^T.
     transposed ^= not left
 
     def at(i: int, k: int, like: Any) -> Any:
-        """An entry of each matrix, for all right sides of it."""
+        """An entry of each matrix, broadcast to all its right-hand sides."""
         entry = _entry(a, *((k, i) if transposed else (i, k)))
         return lax.broadcast_in_dim(entry, like.shape, range(entry.ndim))
 
@@ -190,7 +192,7 @@ def _solve(a: Any, b: Any, *, left: bool, lower: bool, transposed: bool, unit: b
         x = lax.index_in_dim(b, i, row, keepdims=False)
         x = _less(x, *((at(i, k, x), solved[k]) for k in solved))
         solved[i] = x if unit else lax.div(x, at(i, i, x))
-    # Rows of all matrices side by side: where they are used likewise, XLA moves nothing.
+    # Each row of all matrices is contiguous: if it is used likewise, XLA moves nothing.
     rows = _stacked([solved[i] for i in size], 0)
     order = list(range(1, b.ndim))
     order.insert(row, 0)
@@ -198,10 +200,10 @@ def _solve(a: Any, b: Any, *, left: bool, lower: bool, transposed: bool, unit: b
 
 
 def _lu(writer: ExpansionWriter, a: ir.Value, *, is_stored: bool) -> list[ir.Value]:
-    """The factors, the pivots, and where rows come from.
+    """The factors, the pivots, and the original number of each row.
 
     Args:
-      is_stored: pivots are, for all that is exchanged by them.
+      is_stored: whether pivots are stored, for all entries that they exchange.
     """
     rows, columns = aval_of(a.type).shape[-2:]
     state = writer.emit(_start, a)
@@ -226,7 +228,7 @@ def _start(a: Any) -> list[Any]:
 
 
 def _pivot(*column: Any, k: int) -> list[Any]:
-    """Which row has the largest entry of a column, from the diagonal on."""
+    """The row with the largest entry of a column, from the diagonal on."""
     largest = lax.abs(column[0])
     row = lax.full(largest.shape, k, np.int32)
     for i, entry in enumerate(column[1:], start=k + 1):
@@ -238,7 +240,7 @@ def _pivot(*column: Any, k: int) -> list[Any]:
 
 
 def _step(pivot: Any, *state: Any, k: int, rows: int, columns: int) -> list[Any]:
-    """Exchanges a row with that of the pivot, and takes multiples of it off the others."""
+    """Exchanges a row with that of the pivot, and subtracts multiples of it from the others."""
     size = rows * columns
     a = [[*state[i : i + columns]] for i in range(0, size, columns)]
     table = [[*row, number] for row, number in zip(a, state[size:], strict=True)]
@@ -259,7 +261,7 @@ def _step(pivot: Any, *state: Any, k: int, rows: int, columns: int) -> list[Any]
 
 
 def _end(*state: Any, rows: int, columns: int) -> list[Any]:
-    """The factors in one array, the pivots, and where each row comes from."""
+    """The factors in one array, the pivots, and the original number of each row."""
     size = rows * columns
     a = [state[i : i + columns] for i in range(0, size, columns)]
     rank = state[0].ndim

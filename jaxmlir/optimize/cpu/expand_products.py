@@ -1,19 +1,19 @@
-"""``jaxpr-expand-products``: products of small matrices as elementwise ops.
+"""``jaxpr-expand-products``: writes products of small matrices as elementwise ops.
 
-A product that sums nothing multiplies each element of one array by elements of the other, the
-products of corresponding rows are sums of elementwise products, and a product that sums over a few
-elements is that many products which sum nothing::
+A product that sums nothing multiplies each element of one array by elements of the other.  Products
+of corresponding rows are sums of elementwise products.  A product that sums over a few elements is
+a sum of as many products that sum nothing::
 
     dot_general(x, y)[b, i, j] = x[b, i] * y[b, j]
     dot_general(x, y)[b]       = x[b, 0] * y[b, 0] + x[b, 1] * y[b, 1] + ...
     dot_general(x, y)[b, i, j] = x[b, i, 0] * y[b, 0, j] + x[b, i, 1] * y[b, 1, j] + ...
 
-Of the first two XLA's CPU compiler makes the same, and then fuses it.  Written before, they are
-known to the passes that decide what is computed once: that a kernel computes what it multiplies by
-for each of its elements anew, and that few elements are added up (:mod:`.unroll_reductions`).  The
-third it leaves to a library, which is called for each matrix of a batch, and whose calls cost more
-than the arithmetic of small matrices.  Elementwise, they are vectorized over whole batches; and of
-a loop without such calls XLA makes one kernel.
+XLA's CPU compiler expands the first two in the same way, and then fuses them.  If this pass expands
+them before, the passes that decide what is computed once see that a kernel recomputes the factors
+for each of its elements, and that few elements are added up (:mod:`.unroll_reductions`).  XLA
+leaves the third to a library, which it calls for each matrix of a batch; these calls cost more than
+the arithmetic of small matrices.  Elementwise ops are vectorized over whole batches, and XLA makes
+one kernel of a loop without such calls.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ from jaxmlir.passes.base import Count
 #   64, 3, 3      2.5/0.9  1.7/0.9    22/1.7 5.3/1.6  373/33  87/18   5459/470  942/738
 #   32, 4, 32     1.9/1.1  1.7/1.1    10/7    28/3    262/67 155/49   2166/640 1568/1151
 #   12, 12, 12    1.7/1.1  1.5/1.1   6.2/4.2 4.4/2.3   72/40  76/26   1259/535  673/625
-# Of 10,000 rows and a matrix of 3 x 3: 194/13 and 81/12, 4 x 4: 38/15, 8 x 8: 101/64 and 90/42.
-# What is no small matrix on either side takes longer from 48 x 4 x 48 on, with jax 0.10.
+# 10,000 rows times a matrix of 3 x 3: 194/13 and 81/12, 4 x 4: 38/15, 8 x 8: 101/64 and 90/42.
+# If neither side is a small matrix, elementwise ops take longer from 48 x 4 x 48 on, with jax 0.10.
 MAX_SIDE = 16
 MAX_MATRIX = 1024
 # A batch of matrices times a vector each: 4096 of 3 x 3 31/28 and 58/21, 4 x 4 57/49 and 39/19, but
 # 6 x 6 142/127 and 154/73, 8 x 8 175/218.
 MAX_OF_VECTORS = 4
 
-# Nanoseconds that are saved for each matrix of a batch, and for each of the rows or columns of the
-# larger side, by the table above, at least; and the ops for each element that is summed.
+# The least nanoseconds that are saved for each matrix of a batch, and for each row or column of the
+# larger side, by the table above; and the ops for each element that is summed.
 MATRIX = 100.0
 ROW = 3.0
 OPS = 8
 _REASON = "as products of elements"
 
-# These say which types operands are rounded to, and which ones are added up in.
+# These say which types operands are rounded to, and in which types sums are computed.
 _ALGORITHMS = (lax.DotAlgorithm, lax.DotAlgorithmPreset)
 
 
@@ -78,7 +78,7 @@ class ExpandProducts(ExpandOps):
 
 
 def _expansion(node: OpView, max_size: int) -> Expansion | None:
-    """A product as elementwise ops, if it is one that these are for."""
+    """The expansion of a product into elementwise ops; ``None`` if it stays."""
     avals = [aval_of(v.type) for v in (*node.operands, node.op.operation.results[0])]
     types = {aval.dtype for aval in avals}
     if not is_plain_op(node) or len(types) > 1 or any(map(_is_left_alone, types)):
@@ -88,7 +88,7 @@ def _expansion(node: OpView, max_size: int) -> Expansion | None:
     x, y, result = (aval.shape for aval in avals)
     dims = tuple(tuple(map(tuple, sides)) for sides in node.get("dimension_numbers"))
     size, batch = (math.prod(x[d] for d in of_x) for of_x, _ in dims)
-    # Of products that sum nothing, and of rows, XLA makes the same ops.
+    # XLA writes the same ops for products that sum nothing, and for products of rows.
     product = functools.partial(_product, dims=dims, shape=result)
     same = Expansion(_REASON, product, 0, 0.0)
     if size == 1:
@@ -111,7 +111,8 @@ def _expansion(node: OpView, max_size: int) -> Expansion | None:
 
 
 def _is_left_alone(dtype: Any) -> bool:
-    """Booleans are not multiplied but combined; of halves, XLA rounds products otherwise."""
+    """Whether products of a type stay: booleans, which are combined, not multiplied, and narrow
+    floats, whose products XLA rounds otherwise."""
     return dtype == np.bool_ or is_narrow(dtype)
 
 
@@ -124,9 +125,10 @@ def _product(
     """The sums of products of elements.
 
     Args:
-      dims: the dimensions that are summed, of each operand, and those of the batch.
-      shape: of the result.
-      unrolled: each element that is summed is a product of its own; otherwise a reduction follows.
+      dims: the contracting and the batch dimensions of each operand.
+      shape: the shape of the result.
+      unrolled: whether each element that is summed is a product of its own; otherwise a reduction
+        follows.
     """
     summed, batch = dims
     sizes = tuple(x.shape[d] for d in summed[0])
@@ -148,12 +150,12 @@ def _product(
 
 
 def _without(dims: Sequence[int], gone: Collection[int]) -> tuple[int, ...]:
-    """Where dimensions are when others are gone."""
+    """The numbers of dimensions after others are removed."""
     return tuple(d - sum(g < d for g in gone) for d in dims)
 
 
 def at_indices(array: Any, dims: Sequence[int], indices: Sequence[int]) -> Any:
-    """An array at indices of some dimensions, without these."""
+    """An array at indices along some dimensions, without these dimensions."""
     start, limit = [0] * array.ndim, list(array.shape)
     for d, i in zip(dims, indices, strict=True):
         start[d], limit[d] = i, i + 1
@@ -163,7 +165,7 @@ def at_indices(array: Any, dims: Sequence[int], indices: Sequence[int]) -> Any:
 def _spread(
     array: Any, summed: Sequence[int], batch: Sequence[int], shape: Sequence[int], to: Sequence[int]
 ) -> Any:
-    """An operand with its dimensions in the order of the product's, spread over all of these."""
+    """An operand with its dimensions in the order of the product's, broadcast to all of these."""
     free = [d for d in range(array.ndim) if d not in (*summed, *batch)]
     order = [*batch, *free, *summed]
     if order != sorted(order):

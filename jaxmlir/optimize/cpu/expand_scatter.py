@@ -1,15 +1,15 @@
-"""``jaxpr-expand-scatter``: one element set in each short row, by comparison.
+"""``jaxpr-expand-scatter``: sets one element in each short row, by comparisons.
 
 The gradient of ``x[i, labels[i]]`` is an array of zeros to which one element is added in each row.
 XLA's CPU compiler writes the zeros, then a list of places, then goes through that list element by
-element: three kernels, none of which is fused with anything.  Here each element asks whether it is
-the one::
+element: three kernels, none of which is fused with anything.  Here each element of a row compares
+its index with the index to set::
 
     y[i, k] = select(k == labels[i], update[i], 0)
 
-That is elementwise, and fused into what reads it.  Every element of the array is written either
-way; in a long row most comparisons are in vain, and where the array is there already and not
-constant, a scatter need not touch it.
+This is elementwise, and fused into the ops that read it.  Every element of the array is written
+either way.  But in a long row most comparisons are in vain; and if the array is in memory already,
+not a constant, a scatter does not touch its other elements.
 
 A negative zero that is added keeps its sign, where XLA adds it to zero.
 """
@@ -31,15 +31,15 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion
 from jaxmlir.passes.base import Count
 
-# Milliseconds of XLA's scatter / of this, two CPU cores, jax 0.10 and 0.12, rows x elements: alone,
-# and where ``exp(x)`` is subtracted from it.
+# Milliseconds of XLA's scatter, of this pass; two CPU cores, jax 0.10 and 0.12, rows x elements:
+# alone, and if ``exp(x)`` is subtracted from the result.
 #   100,000 x 3   0.75, 0.42   0.74, 0.46    fused  1.42, 0.91   1.18, 0.70
 #    65,536 x 8   0.53, 0.29   0.56, 0.34           1.22, 0.78   1.27, 0.79
 #    16,384 x 32  0.39, 0.44   0.34, 0.33           1.58, 0.88   1.90, 0.88
 #    16,384 x 64  0.49, 0.29   0.53, 0.32           1.13, 1.49   1.14, 0.98
 #    16,384 x 128 0.54, 0.43   0.61, 0.51           3.02, 3.43   2.25, 3.22
 #     4,096 x 256 0.39, 0.36   0.46, 0.44           1.00, 1.61   1.76, 2.39
-# To compile, 55 to 106 alone, 30 to 49 with this; fused 80 to 430, 35 to 110.
+# To compile, alone 55 to 106, and 30 to 49 with this pass; fused 80 to 430, and 35 to 110.
 MAX_LENGTH = 64
 
 
@@ -47,8 +47,8 @@ class ExpandScatter(ExpandOps):
     """Write what sets or adds one element in each row of a constant array as comparisons.
 
     Options:
-      max-length: rows of more elements are left alone, and those of more than the type of the
-        indices counts.
+      max-length: rows of more elements are left alone, and so are rows of more elements than the
+        type of the indices can count.
     """
 
     name: ClassVar[str] = "jaxpr-expand-scatter"
@@ -67,7 +67,7 @@ class ExpandScatter(ExpandOps):
 
 
 def _suited(node: OpView, max_length: int) -> dict[str, Any] | None:
-    """The dimensions for :func:`_scattered` of an op, if it sets one element in each row."""
+    """The dimensions for :func:`_scattered`, if an op sets one element in each row."""
     if not is_plain_op(node) or not (node.name == "jaxpr.scatter_add" or overwrites(node.op)):
         return None
     array, indices, update = (aval_of(v.type).shape for v in node.operands)
@@ -84,7 +84,7 @@ def _suited(node: OpView, max_length: int) -> dict[str, Any] | None:
     batches = dict(
         zip(numbers.scatter_indices_batching_dims, numbers.operand_batching_dims, strict=True)
     )
-    # Where each dimension of the indices, and of the update, is in the array.
+    # The dimension of the array for each dimension of the indices, and of the update.
     of_indices = tuple(batches.get(d) for d in range(len(indices) - 1))
     rest = iter(of_indices)
     of_update = tuple(windows[d] if d in windows else next(rest) for d in range(len(update)))
@@ -113,15 +113,16 @@ def _scattered(
     """An array with one element set in each row.
 
     Args:
-      axis: along which a row is.
-      of_indices, of_update: for each dimension of theirs which one of the array's it is; ``None``
-        for those of size 1 that are none.  The last of the indices, which numbers axes, apart.
-      clips: whether what is out of bounds goes to the nearest place, not to none.
-      adds: what there is is added to.
+      axis: the axis of a row.
+      of_indices, of_update: for each dimension of the indices or the update, the dimension of the
+        array that it is; ``None`` for those of size 1 that are none.  The last dimension of the
+        indices, which numbers axes, is left out.
+      clips: whether an index out of bounds goes to the nearest place, not to none.
+      adds: whether the update is added to the array.
     """
 
     def spread(x: Any, dims: Sequence[int | None]) -> Any:
-        """What has these dimensions of the array, repeated along the others."""
+        """An array with these dimensions of the result, broadcast along the others."""
         none = [d for d, target in enumerate(dims) if target is None or target == axis]
         x = lax.squeeze(x, none)
         left = [target for d, target in enumerate(dims) if d not in none]

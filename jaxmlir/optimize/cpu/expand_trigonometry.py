@@ -1,8 +1,8 @@
-"""``jaxpr-expand-trigonometry``: sines, cosines and tangents that a compiler can vectorize.
+"""``jaxpr-expand-trigonometry``: writes sines, cosines and tangents so that XLA vectorizes them.
 
-XLA's CPU compiler writes ``exp``, ``log`` and ``tanh`` as polynomials, of which a vector is
-computed at once.  For ``sin``, ``cos`` and ``tan`` it calls a C library, element by element.  Here
-they are polynomials, too, of numbers of 64 bits, which have digits to spare::
+XLA's CPU compiler writes ``exp``, ``log`` and ``tanh`` as polynomials, which it vectorizes.  For
+``sin``, ``cos`` and ``tan`` it calls a C library, element by element.  This pass writes them as
+polynomials, too, of 64-bit floats, which have digits to spare::
 
     x = 2 pi (k + n / 4) + r      k whole turns, n of their quarters, |r| <= pi / 4
 
@@ -10,16 +10,16 @@ they are polynomials, too, of numbers of 64 bits, which have digits to spare::
     sin(x)     sin(r)   cos(r)  -sin(r)  -cos(r)
     cos(x)     cos(r)  -sin(r)  -cos(r)   sin(r)
 
-What is hard is ``r`` of a large ``x``: of 1e30, it hangs on the hundredth digit of pi.  But ``x``
-has 24 bits.  So ``1 / (2 pi)`` is cut into parts of 29, and the product of ``x`` with each is
-exact, as what is left of it when the whole turns are taken off is (Payne and Hanek, "Radian
-reduction for trigonometric functions", 1983)::
+The hard part is ``r`` of a large ``x``: for 1e30, it depends on the hundredth digit of pi.  But
+``x`` has 24 bits only.  So ``1 / (2 pi)`` is cut into parts of 29 bits.  The product of ``x`` with
+each part is exact, and so is its rest without whole turns (Payne and Hanek, "Radian reduction for
+trigonometric functions", 1983)::
 
     x / (2 pi) - k' = sum of (x p - round(x p)) over the parts p
 
-That is all there is to any ``x``, without branches and tables.  The results are within 0.53 units
-in the last place, of tangents 0.55, for all finite numbers: each has been tried.  Those of the C
-library are within 0.56.
+This holds for any ``x``, without branches and tables.  For all finite numbers, each of which has
+been tried, results are within 0.53 units in the last place, and those of tangents within 0.55.
+Those of the C library are within 0.56.
 """
 
 from __future__ import annotations
@@ -44,21 +44,22 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion
 from jaxmlir.passes.base import Count
 
-# Milliseconds of XLA / of this for a million elements, two CPU cores: sin 7.5 to 12, 1.5; tan 13 to
-# 20, 1.5; sin and cos of the same 9 to 15, 1.8.  Microseconds of a program that is nothing but a
-# sine, by its elements, jax 0.10 and 0.12, and of an iteration of a loop with one:
+# Milliseconds of XLA, of this pass for a million elements, two CPU cores: sin 7.5 to 12, 1.5; tan
+# 13 to 20, 1.5; sin and cos of the same 9 to 15, 1.8.  Microseconds of a program that is nothing
+# but a sine, by its elements, jax 0.10 and 0.12, and of an iteration of a loop with one:
 #    64    6, 14     7, 15      0.15, 0.11   0.15, 0.11
 #   256    6, 14     7, 16      0.61, 0.42   0.58, 0.38
 # 1,000   15, 14    18, 17
 # XLA starts no thread for a program that it thinks is short.
 MIN_ELEMENTS = 256
-# Nanoseconds that an element saves, and the ops of a polynomial.
+# Nanoseconds saved per element, and the ops of a polynomial.
 SAVED = 6.0
 OPS = 70
 
-# What XLA fuses into a reduction that follows; since 0.11 this is done by a library that has sines
-# which it vectorizes: a million elements, ``sum(sin(x))`` of XLA / of this, ms, jax 0.10 7.5, 1.5,
-# 0.11 0.2, 0.8, 0.12 0.35, 1.5.  Not if anything else uses the sine, or another op is on the way.
+# The ops that XLA fuses into a reduction that follows.  Since jax 0.11 a library computes such a
+# reduction, and vectorizes sines: ``sum(sin(x))`` of a million elements by XLA, with this pass, ms:
+# jax 0.10 7.5, 1.5, 0.11 0.2, 0.8, 0.12 0.35, 1.5.  It does not do so if anything else uses the
+# sine, or if another op is in between.
 _REDUCTIONS_SINCE = (0, 11)
 _FUSED_BEFORE = frozenset(
     f"jaxpr.{name}"
@@ -100,10 +101,10 @@ class ExpandTrigonometry(ExpandOps):
 
 
 def _is_reduced(op: Any, known: dict[ir.Value, bool]) -> bool:
-    """Whether XLA has the library for reductions compute an op.
+    """Whether XLA lets the library for reductions compute an op.
 
     Args:
-      known: for values that others lead to, too, whether a reduction is next.
+      known: for values that several ops may lead to, whether a reduction follows.
     """
     if jax_version()[:2] < _REDUCTIONS_SINCE:
         return False
@@ -117,7 +118,7 @@ def _is_reduced(op: Any, known: dict[ir.Value, bool]) -> bool:
         if value in known:
             is_reduced = known[value]
             break
-        # What is expanded later is erased then, and must not be in a table.
+        # Ops that are expanded later are erased then, and erased values must not be in a table.
         if user.name not in FUNCTIONS:
             way.append(value)
     known.update(dict.fromkeys(way, is_reduced))
@@ -125,7 +126,7 @@ def _is_reduced(op: Any, known: dict[ir.Value, bool]) -> bool:
 
 
 def _of_wide_numbers(function: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
-    """A function of an array that computes with 64 bits, whatever JAX is told of them."""
+    """A function of an array that computes with 64 bits, whether JAX has these enabled or not."""
 
     def of_any(x: Any) -> list[Any]:
         with jax.enable_x64(True):
@@ -158,12 +159,12 @@ FUNCTIONS = {"jaxpr.sin": _sin, "jaxpr.cos": _cos, "jaxpr.tan": _tan}
 
 
 def _unless_tiny(x: Any, of_x: Any) -> Any:
-    """A sine or a tangent; of tiny numbers it is the number, which may be a negative zero."""
+    """A sine or a tangent; for tiny numbers it is the number itself, perhaps a negative zero."""
     return lax.select(abs(x) < 2**-12, x, lax.convert_element_type(of_x, x.dtype))
 
 
 def _of_quarter(quarter: Any, sine: Any, cosine: Any) -> Any:
-    """The sine of a number that is so many quarters of a turn, and a rest of given (co)sine."""
+    """The sine of so many quarters of a turn plus a rest, given the rest's sine and cosine."""
     size = lax.select(_has_bit(quarter, 1), cosine, sine)
     return lax.select(_has_bit(quarter, 2), -size, size)
 
@@ -173,12 +174,12 @@ def _has_bit(x: Any, bit: int) -> Any:
 
 
 def _in_quarter(x: Any) -> tuple[Any, Any, Any]:
-    """The sine and the cosine of a number less quarters of a turn; and how many these are."""
+    """The sine and the cosine of a number minus quarters of a turn; and the number of these."""
     x = lax.convert_element_type(x, np.float64)
     first, second, *others = (_from_whole(x * p) for p in TURNS)
     tail = functools.reduce(lax.add, others[::-1])
     quarters = _round(4 * (first + second + tail))
-    # Where these nearly cancel, the first difference is exact, and the second.
+    # If these nearly cancel, the first two differences are exact.
     rest = 2 * np.pi * (first - 0.25 * quarters + second + tail)
     square = rest * rest
     sine = rest * _polynomial(square, SINE)
@@ -187,7 +188,7 @@ def _in_quarter(x: Any) -> tuple[Any, Any, Any]:
 
 
 def _from_whole(x: Any) -> Any:
-    """How far a number is from the nearest whole one."""
+    """A number minus the nearest whole number."""
     return x - _round(x)
 
 
@@ -203,12 +204,12 @@ def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
 
 
 def _cut(fraction: int, bits: int, sizes: Sequence[int]) -> list[float]:
-    """A number as a sum of floats of so many significant bits each.
+    """A number as a sum of floats of given numbers of significant bits.
 
     Args:
       fraction: the first bits of the number after its point.
-      bits: how many these are.
-      sizes: of the parts, the first one first.
+      bits: the number of these bits.
+      sizes: the significant bits of each part, the first part first.
     """
     parts = []
     for size in sizes:
@@ -219,8 +220,8 @@ def _cut(fraction: int, bits: int, sizes: Sequence[int]) -> list[float]:
     return parts
 
 
-# 1 / (2 pi), its first 256 bits: the greatest float is 2^128, and its rest may be 2^-30 of a turn,
-# of which 24 bits are wanted.  The last product need not be exact.
+# The first 256 bits of 1 / (2 pi): the greatest float is 2^128, and its rest may be 2^-30 of a
+# turn, of which 24 bits are wanted.  The last product need not be exact.
 TURNS = _cut(
     0x28BE60DB9391054A7F09D5F47D4D377036D8A5664F10E4107F9458EAF7AEF158, 256, (29,) * 5 + (53,)
 )

@@ -1,8 +1,8 @@
-"""The passes that write single ops as several others: what they have in common.
+"""The base of passes that expand single ops into several others.
 
-Such a pass is a class with the names of the ops, and a method that says of one of them what it is
-written as, how many ops these are and what they save.  Whether that is worth the time that they
-take to compile is asked here, for all of them.
+Such a pass has the names of the ops, and a method that returns the expansion of one: the new ops,
+their number, and the time that they save.  The base class checks whether an expansion saves the
+time that it takes to compile.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ class ExpansionWriter(NamedTuple):
     """Writes ops at the insertion point.
 
     Attributes:
-      store: writes a fence on a value, which is in memory then.
+      store: writes a fence on a value, so that it is stored.
     """
 
     rules: Rules
     store: Callable[[ir.Value], ir.Value]
 
     def emit(self, function: Callable[..., list[Any]], *operands: ir.Value) -> list[ir.Value]:
-        """The results of a function of arrays."""
+        """Writes the ops of a function of arrays; returns its results."""
         return self.rules.emit(function, operands)
 
 
 class Expansion(NamedTuple):
-    """What an op is written as.
+    """The ops that replace an op.
 
     Attributes:
       reason: the remark on the op.
       write: a function of the operands as arrays, as :meth:`Rules.emit` takes it; or, if
-        ``by_steps``, one that is given a :class:`ExpansionWriter` and the operands as values of the
+        ``by_steps``, a function of an :class:`ExpansionWriter` and the operands as values of the
         IR.
-      ops: how many ops there are more than before, about.
-      saved: nanoseconds of each run, about, at least.
+      ops: about how many ops are added.
+      saved: the nanoseconds that each run saves, about, at least.
     """
 
     reason: str
@@ -59,7 +59,7 @@ class Expansion(NamedTuple):
     by_steps: bool = False
 
     def values(self, writer: ExpansionWriter, operands: Sequence[ir.Value]) -> Values:
-        """Writes the ops; what stands for the results."""
+        """Writes the ops; returns the values that replace the results."""
         if self.by_steps:
             return self.write(writer, *operands)
         return writer.emit(self.write, *operands)
@@ -69,8 +69,8 @@ class ExpandOps(Pass):
     """Base of passes that write ops as several others.
 
     Options:
-      calls: how often the program is taken to be called: what is written has to save the time that
-        it takes to compile within so many calls.
+      calls: how often the program is taken to be called: an expansion has to save, within so many
+        calls, the time that compiling it takes.
     """
 
     compilers: ClassVar[tuple[str, ...]] = ("cpu",)
@@ -97,15 +97,15 @@ class ExpandOps(Pass):
         return rewrite_ops(program, rewrites, converts=True) > 0
 
     def expansions(self, program: Module) -> Callable[[OpView], Expansion | None]:
-        """Says what an op of a program is written as; passes that look at more than the op at hand
-        override it."""
+        """The function that gives the expansion of an op of a program; passes that look at more
+        than the op override it."""
         return self.expansion
 
     def expansion(self, node: OpView) -> Expansion | None:
-        """What an op is written as; ``None`` where it stays."""
+        """The expansion of an op; ``None`` if it stays as it is."""
         raise NotImplementedError
 
 
 def function_of(node: OpView) -> str:
-    """The symbol of the function that an op stands in."""
+    """The symbol of the function that contains an op."""
     return node.op.operation.parent.attributes["sym_name"].value

@@ -1,16 +1,18 @@
-"""Where ``jaxpr-materialize-shared`` cuts a sum off from what it sums, so that only that is stored.
+"""Finds sums whose operand ``jaxpr-materialize-shared`` stores, so that XLA stores nothing else for
+them.
 
-XLA's CPU compiler hands a sum over to a library of reductions, together with the elementwise ops
-that compute what is summed, back to those values that have other users.  These it stores for the
-library, even where every other user computes them again on its way, and so does it with what is
-spread to the size of the sum::
+XLA's CPU compiler hands a sum to a library of reductions, together with the elementwise ops that
+compute its operand, back to values that have other users.  It stores these values for the library,
+even if every other user recomputes them.  It also stores smaller values, broadcast to the size of
+the operand::
 
     d = x[:, None] - m;  t = w * d;  sum(t * d)        stores d beside t, for t * d
 
-Stored is as much if the summed value is: one loop computes it, of what ``d`` is made of, and a sum
-of what is in memory is the fastest that there is.  A value that several sums read is stored once
-for all of them, and left alone; so is what is stored for another reason, or takes long to compute,
-and the only array that a sum reads: its squares take little longer than it does.
+Storing the operand of the sum takes as much memory: one loop computes it from the operands of
+``d``, and no sum is faster than that of a value in memory.  A value that several sums read is left
+alone, because it is stored once for all of them.  So is a value that is stored for another reason,
+or that takes long to compute, and the only array that a sum reads: summing, say, its squares takes
+little longer than summing the array.
 """
 
 from __future__ import annotations
@@ -33,18 +35,18 @@ from jaxmlir.dialect.types import aval_of
 #   5000 x 64 x 4   0.81, 0.77     64 x 64 x 64       0.91, 1.01     20,000 x 64  0.84, 0.82
 #   400 x 400 x 16  1.08, 0.82     64 x 128 x 256     0.97, 1.05     1000 x 64    0.87, 0.94
 MIN_SUMMED = 1 << 17
-# So many ops on the way back from a sum are looked at.
+# The most ops that are followed backwards from a sum.
 MAX_WAY = 32
 
-# What is not computed again: XLA stores it for its users.
+# Ops that are not computed again: XLA stores their results for the users.
 _LONG = with_trait(Trait.TRANSCENDENTAL) | SLOW.keys()
 
-# What is stored for a sum: a value, or one that is spread to a shape.
+# A value that is stored for a sum, and the type in which it is stored: a larger one if broadcast.
 _Shared = tuple[int, ir.Type]
 
 
 def summed_apart(body: FunctionView) -> list[tuple[int, int]]:
-    """What is to be stored before it is summed: of which ops of a function it is which results."""
+    """The operands of sums that are to be stored: the op's index and the result's number."""
     if not any(
         name in LIBRARY_REDUCTIONS and elements(signature.operands[0]) >= MIN_SUMMED
         for name, signature in zip(body.names, body.signatures, strict=True)
@@ -66,11 +68,11 @@ def summed_apart(body: FunctionView) -> list[tuple[int, int]]:
 
 @dataclass(eq=False)
 class _SumReads:
-    """What a sum reads.
+    """The values that a sum reads.
 
     Attributes:
-      arrays: all of it but numbers.
-      shared: of that, what is stored for sums only.
+      arrays: all of them but single numbers.
+      shared: the arrays that are stored for sums only.
     """
 
     arrays: set[int] = field(default_factory=set)
@@ -78,7 +80,7 @@ class _SumReads:
 
 
 class _SummedValues:
-    """What is known of the values of a function."""
+    """Properties of the values of a function."""
 
     def __init__(self, body: FunctionView):
         self._body = body
@@ -95,7 +97,7 @@ class _SummedValues:
         )
 
     def reads(self, summed: int) -> _SumReads:
-        """What a sum of a value reads, back to what is stored, and what is so only for it."""
+        """The values that a sum reads, back to stored ones, and those stored for sums only."""
         reads, body, types = _SumReads(), self._body, self._body.types
         pending = [summed]
         for _ in range(MAX_WAY):
@@ -126,7 +128,7 @@ class _SummedValues:
         return self._body.names[i] in FUSIBLE
 
     def _is_spread_again(self, value: int, reader: int) -> bool:
-        """Whether an array has the size of what an op makes of it for another op as well."""
+        """Whether another op also broadcasts an array to the type of the reader's result."""
         signatures = self._body.signatures
         result = signatures[reader].results[0]
         return any(
@@ -136,7 +138,7 @@ class _SummedValues:
         )
 
     def _is_computed_again(self, value: int) -> bool:
-        """Whether each user of a value computes it anew, as far as it is up to XLA."""
+        """Whether each user of a value recomputes it, as far as XLA decides that."""
         body = self._body
         if not self._is_computed(value) or value in body.outputs:
             return False

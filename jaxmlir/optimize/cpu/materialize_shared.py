@@ -1,23 +1,22 @@
 """``jaxpr-materialize-shared``: keep XLA from computing a value again for each of its users.
 
 XLA's CPU compiler fuses an elementwise or data-moving op into every op that uses it, and so
-computes it once for each.  That is right where recomputing is cheaper than a trip to memory, and
-it compounds: of a stencil that is applied twenty times, each element of the result reads five of
+computes it once for each.  That is right where recomputing is cheaper than a trip to memory, but it
+compounds: if a stencil is applied twenty times, each element of the result reads five elements of
 the step before, each of which reads five ...; fused all the way down, work and compile time grow
 exponentially.  A *fence* on a value is the identity, which XLA does not fuse across: the value is
-computed once and stored.
+computed once and stored.  :mod:`jaxmlir.optimize.cpu.recomputation` finds the values for which this
+pays.
 
-Which values that pays for is told in :mod:`jaxmlir.optimize.cpu.recomputation`.
+Other values are fenced as well: the parts of sums of many arrays, whatever they cost
+(:mod:`jaxmlir.optimize.cpu.split_wide_sums`); operands of reductions, where another value would be
+stored for the reduction (:mod:`jaxmlir.optimize.cpu.materialize_reduction_inputs`); and slices that
+an op reads in two arrangements (:mod:`jaxmlir.optimize.cpu.materialize_slices`).  In loops that
+write arrays in place, values read from an array are fenced together with the update that overwrites
+them (:mod:`jaxmlir.optimize.cpu.order_in_place_updates`).
 
-Sums of many arrays are fenced as well, part by part, whatever they cost
-(:mod:`jaxmlir.optimize.cpu.split_wide_sums`), and what is summed along an axis, where something
-else would be stored for that (:mod:`jaxmlir.optimize.cpu.materialize_reduction_inputs`); and
-slices that are read in two arrangements (:mod:`jaxmlir.optimize.cpu.materialize_slices`).  In
-loops that write arrays in place, what is read of these is fenced together with what it is written
-over with (:mod:`jaxmlir.optimize.cpu.order_in_place_updates`).
-
-What a call returns twice, as it is and reshaped, is one array, and is fenced once: where both were
-read, XLA might write over one of them (:mod:`jaxmlir.optimize.barriers`).
+An array that a call returns twice, as it is and reshaped, gets one fence for both: if the array
+were also read without the fence, XLA might overwrite it (:mod:`jaxmlir.optimize.barriers`).
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class MaterializeShared(Pass):
     # Other compilers weigh recomputation themselves.
     compilers: ClassVar[tuple[str, ...]] = ("cpu",)
     # Gradients on two cores, speed against no fences, at 4 / 8 / 16 / 32: an unrolled Lorenz-96
-    # 30 / 56 / 83 / 82, a stencil 61 / 80 / 82 / 6; programs of matrix products do not care.
+    # 30 / 56 / 83 / 82, a stencil 61 / 80 / 82 / 6; programs of matrix products stay the same.
     threshold: Count = 16
 
     def run(self, program: Module) -> bool:
@@ -60,7 +59,7 @@ class MaterializeShared(Pass):
 
 
 def fence(program: Module, threshold: int = MaterializeShared.threshold) -> bool:
-    """Puts fences into a program, in place; whether any."""
+    """Puts fences into a program, in place; returns whether it put any."""
     together = fences_together(program)
     if together is None:
         return False
@@ -114,7 +113,7 @@ class _BodyReader:
         return body
 
     def put_in(self, symbol: str, fences: Iterable[InsertedOp]) -> None:
-        """Notes that a function has fences now."""
+        """Updates the view of a function into which fences were put."""
         in_order = sorted(fences, key=lambda new: new.after)
         self._by_symbol[symbol] = self(symbol).with_put_in(in_order)
 
@@ -136,7 +135,7 @@ def _fence(
 def _cut(
     body: FunctionView, cuts: list[tuple[int, int]], put: Callable[..., ir.Value], reason: str
 ) -> list[InsertedOp]:
-    """Puts fences on values: of which ops they are which results, or which arguments (-1)."""
+    """Puts fences on values, given by an op's index (-1: the function) and a result's number."""
     return [stored for cut in reversed(cuts) for stored in _store(body, cut, (), put, reason)]
 
 
@@ -172,7 +171,7 @@ def _store(
 
 
 def _after(body: FunctionView, index: int) -> ir.InsertionPoint:
-    """After an op, and what has been put in after it."""
+    """The insertion point after an op and the fences that were put after it."""
     if index + 1 < len(body.ops):
         return ir.InsertionPoint(body.ops[index + 1])
     return ir.InsertionPoint.at_block_terminator(body_of(body.function))

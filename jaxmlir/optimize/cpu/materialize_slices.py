@@ -1,10 +1,11 @@
-"""Slices that ``jaxpr-materialize-shared`` stores since one op reads them in two arrangements.
+"""Finds slices that ``jaxpr-materialize-shared`` stores because an op reads them in two
+arrangements.
 
-Where a slice begins that a loop takes of an array is known when it runs.  What reads it in one way
-only reads the array itself.  But a kernel that reads it in two, as all pairs of its elements are
-(``x[:, None] - x[None]``), has XLA's CPU compiler write a function that gives an element of the
-slice, and call it for each of its own elements, which keeps it from being vectorized.  Stored, the
-slice is an array like any other.
+Where a loop's slice of an array starts is known at run time only.  A kernel that reads the slice in
+one arrangement reads the array itself.  But some kernels read it in two, such as all pairs of its
+elements (``x[:, None] - x[None]``).  For these, XLA's CPU compiler writes a function that returns
+an element of the slice, and the kernel calls it for each element of its result, so that it is not
+vectorized.  Once stored, the slice is an array like any other.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from jaxmlir.transforms.higher_order.loops import ScanOp
 
 # Functions of all differences of the 200 elements of a slice / of an array, jax 0.10 and 0.12, us:
 # sin 590/155 and 580/145, logistic 270/85 and 330/90, tanh 330/120 and 320/140, exp 260/65 and
-# 400/75, squares 190/90 and 97/52; tanh of those of fewer, in a loop, 64 14/3.4 and 7.5/3.3, 32
-# 4.7/2.2 and 3.2/2.1, 16 1.1/0.6 and 0.8/0.5, squares of 32 2.2/1.6 and 2.1/2.1, of 16 1.6/1.6 and
-# 1.9/1.9.
+# 400/75, squares 190/90 and 97/52.  Slices of fewer elements, in a loop: tanh of 64 14/3.4 and
+# 7.5/3.3, of 32 4.7/2.2 and 3.2/2.1, of 16 1.1/0.6 and 0.8/0.5; squares of 32 2.2/1.6 and 2.1/2.1,
+# of 16 1.6/1.6 and 1.9/1.9.
 MIN_ELEMENTS = 1024
 
 _VIEWS = with_trait(Trait.VIEW)
-# What is made of more slices than these is not followed.
+# The most slices that are followed of those a value is computed from.
 _MAX_READS = 8
 
 # A slice, and the number of the arrangement that it is read in.
@@ -37,7 +38,7 @@ _Read = tuple[int, int]
 def slices_of_scans(
     symbols: Iterable[str], bodies: Callable[[str], FunctionView]
 ) -> dict[str, list[int]]:
-    """For each function that a scan repeats, which of its arguments are slices."""
+    """For each scan body, the numbers of its arguments that are slices."""
     slices = {}
     for symbol in symbols:
         body = bodies(symbol)
@@ -49,20 +50,20 @@ def slices_of_scans(
 
 
 def read_in_two_ways(body: FunctionView, slices: Iterable[int] = ()) -> list[tuple[int, int]]:
-    """The slices of a function that are to be stored.
+    """The slices of a function to store, because an op reads them in two arrangements.
 
     Args:
       slices: the arguments that are slices.
 
     Returns:
-      the index of the op of each and the number of its result; an argument has the index -1.
+      the op's index and the result's number for each slice; an argument has the index -1.
     """
     reads: dict[int, tuple[_Read, ...]] = {v: ((v, 0),) for v in slices}
     sources = {v: (-1, v) for v in slices}
     if not reads and "jaxpr.dynamic_slice" not in body.names:
         return []
     counts = [elements(type_) for type_ in body.types]
-    # By the arrangement before and the op that makes it of that.
+    # The number of each arrangement, by the arrangement before it and the op in between.
     numbers: dict[tuple[int, Any], int] = {}
     ways: defaultdict[int, set[int]] = defaultdict(set)
     for index, (name, operands, (first, _)) in enumerate(

@@ -1,5 +1,5 @@
-"""Reads of an array that ``jaxpr-materialize-shared`` has done before a loop writes over what they
-read.
+"""Finds reads of an array that ``jaxpr-materialize-shared`` orders before a write in place, in a
+loop.
 
 A loop that fills an array in place reads rows of it and writes others, and so does its derivative::
 
@@ -7,9 +7,9 @@ A loop that fills an array in place reads rows of it and writes others, and so d
     ct = ct.at[i].set(0)
     ct = ct.at[i - 1].add(f(row))
 
-XLA's CPU compiler fuses the read with what uses the row, which comes after the write, and keeps
-a copy of the array for it in each step.  Here what is written waits for what is read: both go
-through one barrier, and nothing is copied.
+XLA's CPU compiler fuses the read with the op that uses the row, which comes after the write, and
+copies the array in each step.  Here the write waits for the read: the update and the row go through
+one barrier, and nothing is copied.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from jaxmlir.dialect.ops import Trait, record_of, with_trait
 from jaxmlir.optimize.loops.scan_editor import LOOPS, body_symbol
 from jaxmlir.passes.remarks import remark
 
-# Of the array: a copy of fewer takes less time than a kernel.  Gradients of loops of 40 steps that
-# set a row of 50 numbers to a function of those around, times with fences / without, jax 0.10 and
-# 0.12: 5000 numbers 0.75 to 0.95, 0.6 to 0.8; 20,000 0.6, 0.5; 400,000 0.2, 0.07.
+# The least elements of the array: copying fewer takes less time than a kernel.  Gradients of loops
+# of 40 steps that set a row of 50 numbers to a function of those around, times with fences /
+# without, jax 0.10 and 0.12: 5000 numbers 0.75 to 0.95, 0.6 to 0.8; 20,000 0.6, 0.5; 400,000 0.2,
+# 0.07.
 MIN_ELEMENTS = 4096
-# How many times as many elements the array has as all that is read.
+# The least ratio of the array's elements to those of all values that are read.
 MIN_RATIO = 8
-# How many ops are looked at for one write.
+# The most ops that are looked at for one write.
 MOST = 1000
 
 READS = with_trait(Trait.SLICING)
@@ -40,15 +41,16 @@ _FUSED = ELEMENTWISE | with_trait(Trait.RESHAPE)
 
 
 class InPlaceWrite(NamedTuple):
-    """A write in place, and what is read of the array for other ops.
+    """A write in place, and the reads of the array for other ops.
 
     Attributes:
-      index: of the op that writes.
-      update: the operand that it writes.
-      late: the ops after it that read, by index; they go before it.
-      early: the ops before it that use what is read and that it does not need; they go after it.
-      read: the values that are to be there before it writes.
-      kept: of each the ops that use it to compute what is written.
+      index: the op that writes.
+      update: the number of the operand that it writes.
+      late: the reads after the write, by index; they move before it.
+      early: the ops before the write that use values read and that it does not need; they move
+        after it.
+      read: the values that have to be computed before the write.
+      kept: for each of these values, the ops that use it to compute the update.
     """
 
     index: int
@@ -60,7 +62,7 @@ class InPlaceWrite(NamedTuple):
 
 
 def loop_bodies(bodies: Iterable[FunctionView]) -> dict[str, None]:
-    """The functions that scans and whiles repeat, in order."""
+    """The bodies of scans and whiles, in order."""
     return {
         body_symbol(op, name): None
         for body in bodies
@@ -70,7 +72,7 @@ def loop_bodies(bodies: Iterable[FunctionView]) -> dict[str, None]:
 
 
 def overwritten(body: FunctionView) -> list[InPlaceWrite]:
-    """The writes of the body of a loop that are to wait for reads, in order."""
+    """The writes in a loop's body that are to wait for reads, in order."""
     if WRITES.isdisjoint(body.names):
         return []
     in_place = set(range(body.arity))
@@ -89,7 +91,7 @@ def overwritten(body: FunctionView) -> list[InPlaceWrite]:
 
 
 def _overwritten(body: FunctionView, index: int) -> InPlaceWrite | None:
-    """What the op that writes is to wait for; ``None`` if there is nothing, or no way."""
+    """The reads that a write is to wait for; ``None`` if there are none, or it cannot wait."""
     users = body.users
     array, *inputs = body.operands[index]
     readers = [k for k in users[array] if k != index]
@@ -102,7 +104,7 @@ def _overwritten(body: FunctionView, index: int) -> InPlaceWrite | None:
     def makers(k: int) -> Iterable[int]:
         return (maker for v in body.operands[k] if (maker := body.makers[v]) is not None)
 
-    # What reads the array is after what made it.
+    # The reads of the array come after the op that computes it.
     needed = _reached([index], makers, range(0 if source is None else source + 1, index + 1))
     if needed is None:
         return None
@@ -117,7 +119,7 @@ def _overwritten(body: FunctionView, index: int) -> InPlaceWrite | None:
         if len(needed_users) < len(users[value]) or value in body.outputs:
             fenced[value] = needed_users
         else:
-            # XLA computes these again with what else uses them.
+            # XLA recomputes these in their other users.
             pending += [k for k in needed_users if body.names[k] in _FUSED]
     size = sum([elements(body.types[v]) for v in fenced])
     if not fenced or MIN_RATIO * size > elements(body.types[array]):
@@ -129,7 +131,8 @@ def _overwritten(body: FunctionView, index: int) -> InPlaceWrite | None:
     if early is None:
         return None
     of_late = {body.makers[v] for k in late for v in body.operands[k]}
-    # What is read at places that are read themselves would have to be before and after it.
+    # If the position of a read is computed from another read, an op would have to be both before
+    # and after the write.
     if not early.isdisjoint({*body.effects, *readers, *of_late}):
         return None
     update = record_of(body.names[index]).update
@@ -139,7 +142,7 @@ def _overwritten(body: FunctionView, index: int) -> InPlaceWrite | None:
 def _reached(
     starts: Iterable[int], onward: Callable[[int], Iterable[int]], within: range
 ) -> set[int] | None:
-    """The ops of a range that some lead to, these included; ``None`` if they are very many."""
+    """The ops of a range that are reached from some ops, these included; ``None``: very many."""
     reached: set[int] = set()
     pending = [*starts]
     while pending:
@@ -155,10 +158,10 @@ def _reached(
 def read_first(
     body: FunctionView, each: InPlaceWrite, together: Callable[[list[ir.Value]], list[ir.Value]]
 ) -> None:
-    """Has a write wait for what is read.
+    """Makes a write wait for reads.
 
     Args:
-      together: gives values as they are when all of them are there.
+      together: puts a fence on several values, which are available when all of them are.
     """
     op = body.ops[each.index]
     remark(op, "what is read of the array for others is read before it is written over")

@@ -1,30 +1,31 @@
-"""``jaxpr-pad-stencils``: an array that is read at shifted places is stored with a margin around
-it.
+"""``jaxpr-pad-stencils``: stores an array that is read at shifted places with a margin around it.
 
-A step of a stencil reads an array and its neighbours, on a periodic grid
+A step of a stencil reads the elements of an array and their neighbours.  On a periodic grid it
+reads
 
     roll(u, 1)[i] = u[(i - 1) mod n]
 
 and in its derivative, or on a grid with zeros around it, ``pad(u, 1, -1)[i] = u[i - 1]``, or zero.
-Fused into the arithmetic that uses it, each of these is a case distinction for every element, and
-no compiler vectorizes that.  If the array is stored with its margin, a *halo*, once, all of them
-are slices of it::
+Fused into the arithmetic that uses it, each of these is a branch for every element, which no
+compiler vectorizes.  If the array is stored once with its margin, a *halo*, all of them are slices
+of it::
 
     roll(u, k), roll(u, l), ...         ->  p = wrap(u);    p[m-k : m-k+n], p[m-l : m-l+n], ...
     pad(u, a, b, z), pad(u, c, d, z)    ->  p = pad(u, max(a, c), max(b, d), z);  p[...], p[...]
 
-and the loops that read them are plain ones.  ``p`` is behind a fence
+and the loops that read them have no branches.  ``p`` is behind a fence
 (:mod:`jaxmlir.optimize.cpu.materialize_shared`), so that it is not fused into its users in turn.
 
-The transpose of a roll, which JAX writes as two padded parts added up one after the other, is a
-roll again::
+JAX writes the transpose of a roll as two padded parts, which are added one after the other.  This
+pass writes them as a roll again::
 
     a + pad(u[k:], 0, k) + pad(u[:k], n-k, 0)   ->   a + roll(u, -k)
 
-One along the last dimension that no margin takes the place of is written as its parts again.
+If such a roll is along the last dimension and does not become a slice of an array with a margin, it
+is written as its parts again.
 
-No bit of a roll or a padded array changes; sums may be added up in another order, and a zero so
-written as a sum may have another sign.
+No bit of a roll or a padded array changes.  Sums may be added up in another order, and a zero of
+such a sum may have another sign.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import rewrite_functions
 from jaxmlir.transforms.templates import Rules
 
-# -- The ops of a function that move elements, and what they are made of --
+# -- The ops of a function that move elements, and their operands --
 
 
 MOVES = NEEDED_OPS["jaxpr-pad-stencils"]
@@ -61,7 +62,7 @@ _SLICES = frozenset({"jaxpr.slice", "jaxpr.split"})
 
 
 class PaddingOps:
-    """The concatenations and padded arrays of a function, and the slices that these are of.
+    """The concatenations and padded arrays of a function, and the slices that they read.
 
     Attributes:
       nodes: the ops by their results.
@@ -79,17 +80,17 @@ class PaddingOps:
                     self.order.append(node)
 
     def part(self, value: ir.Value) -> StridedView | None:
-        """The box that a slice or a result of a split is."""
+        """The box of an array that a slice, or a result of a split, is."""
         view = view_of(value, _SLICES)
         return view if view is not None and view.is_box else None
 
     def filled(self, node: OpView) -> bytes | None:
-        """What an array is padded with, if it is a number, and at its sides only."""
+        """The bytes of the constant that an array is padded with, if it is so at its sides only."""
         value = self._number(node)
         return None if value is None else bytes(value.tobytes())
 
     def has_zeros(self, node: OpView) -> bool:
-        """Whether that is a zero."""
+        """Whether an array is padded with zeros, at its sides only."""
         value = self._number(node)
         return value is not None and bool((value == 0).all())
 
@@ -103,7 +104,7 @@ class PaddingOps:
 
 
 def join_parts(rules: Rules, moves: PaddingOps) -> dict[ir.Value, Roll]:
-    """Writes the two padded parts of a roll in a sum as a roll; the rolled values."""
+    """Writes the two padded parts of a roll in a sum as a roll; returns the rolled values."""
     pads: dict[tuple[ir.Value, int, int, bool], ir.Value] = {}
     sums = _Sums()
     joined = {}
@@ -127,7 +128,7 @@ def join_parts(rules: Rules, moves: PaddingOps) -> dict[ir.Value, Roll]:
 
 
 def part_again(rules: Rules, moves: PaddingOps, joined: Mapping[ir.Value, Roll]) -> None:
-    """Writes rolls that were two padded parts as these, where that is faster.
+    """Writes rolls that were two padded parts as parts again, where that is faster.
 
     Microseconds of the parts / of the roll, in a sum, jax 0.10 and 0.12: 512 x 512, along the last
     dimension 115, 255 and 104, 223, along the first 136, 129 and 110, 133; 100,000 numbers 150, 72
@@ -137,7 +138,7 @@ def part_again(rules: Rules, moves: PaddingOps, joined: Mapping[ir.Value, Roll])
         (y,) = node.op.results
         if y not in joined:
             continue
-        # What the slices read now: it may have been parted itself.
+        # The array that the slices read now: it may be a roll that was written as parts.
         (x,) = moves.nodes[node.op.operands[0]].op.operands
         roll, shape = joined[y], x.type.shape
         if roll.dim == len(shape) - 1 and elements(x.type) > shape[-1]:
@@ -147,9 +148,9 @@ def part_again(rules: Rules, moves: PaddingOps, joined: Mapping[ir.Value, Roll])
 
 
 def _rolled_part(moves: PaddingOps, node: OpView) -> tuple[ir.Value, int, int, bool] | None:
-    """Reads ``pad(x[k:], 0, k)`` or ``pad(x[:k], n-k, 0)``: ``x``, the dimension, ``k``, and which
-    of the two it is."""
-    # Operands as they are now: they may be sums of which parts have been joined since.
+    """Matches ``pad(x[k:], 0, k)`` or ``pad(x[:k], n-k, 0)``; returns ``x``, the dimension, ``k``,
+    and whether it is the first of the two."""
+    # Reads the operands of now: they may be sums whose parts have been joined since.
     part = moves.part(node.op.operands[0])
     if part is None or node.op.results[0].type != part.array.type:
         return None
@@ -171,8 +172,8 @@ def _rolled_part(moves: PaddingOps, node: OpView) -> tuple[ir.Value, int, int, b
 def _join(
     rules: Rules, sums: _Sums, op: Any, second: ir.Value, x: ir.Value, roll: Roll
 ) -> ir.Value | None:
-    """Writes a roll in the place of one part, which an op gives, and nothing in that of the other,
-    if both are terms of one sum; the roll."""
+    """Replaces one part, the result of an op, by a roll, and drops the other part from the sum, if
+    both are terms of one sum; returns the roll."""
     (first,) = op.results
     root, other = sums.of(first), sums.of(second)
     if root is None or other is None or root != other:
@@ -185,23 +186,24 @@ def _join(
         first.replace_all_uses_with(converted(rolled, first.type))
     ((index, left),) = ((i, v) for i, v in enumerate(user.operands) if v != second)
     user.results[0].replace_all_uses_with(left)
-    # It is dead, and shall not count as a user; what is erased must not be in a table.
+    # The addition is dead, and must not count as a user of what is left.  It is not erased, because
+    # an erased value must not be in a table.
     user.operands[index] = second
     return rolled
 
 
 class _Sums:
-    """The sums of which values are terms, each gone through once.
+    """The sums that values are terms of; each addition is visited once.
 
-    To join two of its terms leaves a sum what it is for the others; its last addition may be gone,
-    and stands for it.
+    A sum is known by its last addition, also after two of its terms are joined and this addition is
+    dead.
     """
 
     def __init__(self) -> None:
         self._sums: dict[ir.Value, ir.Value | None] = {}
 
     def of(self, value: ir.Value) -> ir.Value | None:
-        """The sum of which a value is a term."""
+        """The sum that a value is a term of; ``None`` if there is none."""
         way = [value]
         while True:
             root = self._sums.get(way[-1], way[-1])
@@ -247,14 +249,14 @@ def _of_parts(x: Any, *, roll: Roll) -> list[Any]:
     return [total]
 
 
-# -- The shifted arrays of a function, and which of them are better read from one with a margin --
+# -- The shifted arrays of a function, and those that are better slices of one with a margin --
 
 
 class Shift(NamedTuple):
-    """``y[i] = x[i + start]`` of an array that goes on beyond its bounds.
+    """A view ``y[i] = x[i + start]`` of an array that continues beyond its bounds.
 
     Attributes:
-      fill: what it goes on with: the bytes of a number, or ``None`` if it is periodic.
+      fill: the bytes of the number that it continues with, or ``None`` if it is periodic.
     """
 
     y: ir.Value
@@ -263,21 +265,21 @@ class Shift(NamedTuple):
     start: tuple[int, ...]
 
     def margins(self) -> list[tuple[int, int]]:
-        """How much of ``x`` is seen before its beginning and after its end, along each dimension;
-        negative where not all of it is."""
+        """How far ``y`` reads before the beginning and after the end of ``x``, along each
+        dimension; negative if it reads less than all of ``x``."""
         sizes = zip(self.start, self.y.type.shape, self.x.type.shape, strict=True)
         return [(-first, first + length - size) for first, length, size in sizes]
 
 
 class StencilViews(NamedTuple):
-    """The views of an array that goes on in one way."""
+    """The views of an array that continues beyond its bounds in one way."""
 
     x: ir.Value
     fill: bytes | None
     views: Sequence[Shift]
 
     def margins(self) -> tuple[tuple[int, int], ...]:
-        """What the array is stored with, before and after it."""
+        """The margin that the array is stored with, before and after it, along each dimension."""
         by_dim = zip(*(view.margins() for view in self.views), strict=True)
         return tuple(
             [(max(0, *(a for a, _ in d)), max(0, *(b for _, b in d))) for d in map(list, by_dim)]
@@ -312,7 +314,7 @@ def _view(moves: PaddingOps, node: OpView, views: dict[ir.Value, Shift]) -> Shif
 
 
 def _roll(moves: PaddingOps, node: OpView, views: dict[ir.Value, Shift]) -> Shift | None:
-    """``concatenate(x[k:], x[:k])``; of what is rolled already, both rolls at once."""
+    """Matches ``concatenate(x[k:], x[:k])``; if ``x`` is a roll itself, combines both rolls."""
     parts = [moves.part(v) for v in node.operands]
     if len(parts) != 2 or None in parts:
         return None
@@ -336,13 +338,13 @@ def _roll(moves: PaddingOps, node: OpView, views: dict[ir.Value, Shift]) -> Shif
 
 
 def _shortest(by: int, size: int) -> int:
-    """By how much a periodic array is rolled, in the direction in which that is less."""
+    """The distance by which a periodic array is rolled, in the direction in which it is less."""
     by %= max(1, size)
     return by if 2 * by <= size else by - size
 
 
 def _pad(moves: PaddingOps, node: OpView) -> Shift | None:
-    """``pad(x, a, b)``, and ``pad(x[c:], a, b)`` where this shows nothing else."""
+    """Matches ``pad(x, a, b)``, and ``pad(x[c:], a, b)`` if no side is both cut and padded."""
     fill = moves.filled(node)
     if fill is None:
         return None
@@ -360,7 +362,7 @@ def _pad(moves: PaddingOps, node: OpView) -> Shift | None:
 
 
 def _margin(x: ir.Value, margins: Sequence[tuple[int, int]]) -> float:
-    """How much larger an array gets, or smaller a view of it is."""
+    """The fraction by which an array gets larger, or a view of it is smaller."""
     sizes = list(zip(x.type.shape, margins, strict=True))
     around = math.prod(max(1, n + abs(a) + abs(b)) for n, (a, b) in sizes)
     return around / math.prod(n for n, _ in sizes) - 1
@@ -401,7 +403,7 @@ def write(rules: Rules, group: StencilViews, put: Callable[[ir.Value], ir.Value]
 
 
 def _wrapped(x: Any, *, margins: tuple[tuple[int, int], ...]) -> list[Any]:
-    """A periodic array with some of what comes before and after."""
+    """A periodic array with some elements of its periods before and after."""
     for dim, (low, high) in reversed(list(enumerate(margins))):
         size = x.shape[dim]
         before = [lax.slice_in_dim(x, size - low, size, axis=dim)] if low else []
@@ -427,10 +429,10 @@ def _cut(x: Any, *, start: tuple[int, ...], limit: tuple[int, ...]) -> list[Any]
 #   512 x 512                  1.3, 1.1      2-D zeros, 64 x 64    2.0, 1.3
 #   3-D periodic, 32^3         3.9, 2.5      256 x 256             1.0, 1.2
 #   64^3                       5.5, 1.5      in a scan, 128 x 128  1.1, 1.3
-# With 32 x 32 numbers a gradient takes as long as the starting of its kernels.
+# With 32 x 32 numbers a gradient takes as long as starting its kernels.
 MIN_ELEMENTS = 4096
-# The margin may be this part of the array, an estimate: what it costs is to be written and read,
-# once for all of the shifts.
+# The largest margin, as a fraction of the array.  This is an estimate: the margin costs to be
+# written and read, once for all shifts.
 MARGIN = 0.25
 
 
@@ -439,7 +441,7 @@ class PadStencils(Pass):
 
     Options:
       min-elements: arrays of fewer elements are left alone.
-      margin: how large a part of the array its margin may be.
+      margin: the largest margin, as a fraction of the array.
     """
 
     name: ClassVar[str] = "jaxpr-pad-stencils"

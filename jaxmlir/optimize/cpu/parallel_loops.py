@@ -1,9 +1,9 @@
-"""``jaxpr-parallel-loops``: large steps of a loop are computed by several threads.
+"""``jaxpr-parallel-loops``: several threads compute large steps of a loop.
 
-XLA's CPU compiler runs a large kernel on all threads that it has.  That of jax 0.12 makes one
-kernel of a whole loop, if nothing in it calls a library, and runs that on one thread: right for
-steps of a few hundred numbers, which take less time than the starting of a kernel, and a loss for
-large ones.  The latter are marked, and lowered in a form that stays a loop of kernels
+XLA's CPU compiler runs a large kernel on all its threads.  But that of jax 0.12 makes one kernel of
+a whole loop, if nothing in it calls a library, and runs it on one thread.  That is right for
+steps of a few hundred numbers, which take less time than starting a kernel, and a loss for large
+steps.  Loops of large steps are marked, and lowered in a form that stays a loop of kernels
 (:mod:`jaxmlir.analysis.parallel_loops`)::
 
     scan(f, c, xs)    ->    scan(f, c, xs) {jaxpr.parallel}
@@ -32,8 +32,8 @@ from jaxmlir.passes.remarks import remark
 #   a sine                   3.6 / 2.1     15 / 7.5       55 / 30
 #   a product and a sum      0.2 / 0.3    0.5 / 0.7      3.4 / 2.0
 #   three kernels, rolled    0.6 / 1.0    4.3 / 4.9       26 / 14
-# Two threads save half of the time, and starting and awaiting them takes 30 to 60 microseconds for
-# each kernel: three times as long as for a small one.
+# Two threads save half of the time, but starting and awaiting them takes 30 to 60 microseconds for
+# each kernel, three times as long as for a small kernel.
 FORKS = 3.75
 # XLA starts no threads for kernels of fewer elements, however slow.
 MIN_ELEMENTS = 16_384
@@ -67,7 +67,7 @@ class ParallelLoops(Pass):
 
 
 class _FunctionTimes:
-    """What functions of a program take, and of how many kernels they are."""
+    """The time that functions of a program take, and the number of their kernels."""
 
     def __init__(self, program: Module):
         self._program = program
@@ -75,10 +75,10 @@ class _FunctionTimes:
         self._by_symbol: dict[str, tuple[float, int]] = {}
 
     def of(self, symbol: str) -> tuple[float, int]:
-        """Nanoseconds of the ops of ``@symbol`` in large kernels, and how many these are."""
+        """Nanoseconds of the large ops of ``@symbol``, and the number of their kernels."""
         totals = self._by_symbol.get(symbol)
         if totals is None:
-            # A function that calls itself: how often is not known.
+            # A recursive call counts as nothing: the number of calls is unknown.
             self._by_symbol[symbol] = 0.0, 0
             function = self._program.function(symbol)
             totals = self._by_symbol[symbol] = self._of(analyses_of(self._program).body(function))

@@ -1,33 +1,33 @@
-"""Which values XLA's CPU compiler would compute so often that it pays to store them.
+"""Finds the values that XLA's CPU compiler would recompute so often that it pays to store them.
 
-The cost of a value is how many elementary ops of the program compute one element of it, if all of
-them are fused::
+The cost of a value is the number of elementary ops that compute one element of it, if all of them
+are fused::
 
     cost(v) = weight + sum of cost(u) over the operands u of v's op
     cost(v) = 0    after a fence, a constant, or an op that XLA does not fuse into its users,
-                   and of a number where it is read by each element of an array
+                   and for a number that each element of an array reads
 
-What several operands are computed of counts for each of them.  A kernel computes it once, if it is
-the same element; where it counts once, seven of 43 gradients have fewer fences, and take 0.93 to
-1.04 of the time and 1 to 1.18 of the memory; with a threshold of 12 instead, a stencil takes 1.8 of
-the time.
+If several operands are computed from one value, it counts for each of them, although a kernel
+computes an element that they share only once.  If it counted once, seven of 43 gradients would have
+fewer fences, and take 0.93 to 1.04 of the time and 1 to 1.18 of the memory; with a threshold of 12
+instead, a stencil takes 1.8 of the time.
 
-XLA does not compute a quotient, an exponential or the like in several kernels, but stores it: of a
-value that several kernels read, each computes again only the ops since those, and they are its
-cost.
+XLA stores quotients, exponentials and the like rather than compute them in several kernels.  So
+each of several kernels that read a value recomputes only the ops after these, and only those ops
+count.
 
 A value is fenced if it costs more than a threshold, which is higher for values of few elements, and
 
-- several kernels compute it: it has several users, which do not all come together in one kernel or
-  in one value that is fenced instead, and do not read a part each; or
+- several kernels compute it: it has several users, which do not all end up in one kernel, or in one
+  value that is fenced instead, and do not read separate parts of it; or
 - its user is larger and reads each element several times, as a broadcast does; or
-- the kernel that reads it asks of each element in which of several joined or padded arrays it is,
-  and so is not vectorized.
+- the kernel that reads it has to find out which of several joined or padded arrays each element is
+  in, and so is not vectorized.
 
-The weight of an op is 1, but that of a sine or another slow function as many ops as it takes the
-time of.  An element of joined arrays costs more where it is read several times, as a kernel asks
-for each which array it is in.  A call costs what the called function does, as XLA inlines it before
-it fuses; a fence inside a function is there for all of its callers.
+The weight of an op is 1; that of a sine or another slow function is the number of ops that take the
+same time.  An element of joined arrays costs more if it is read several times, because the kernel
+has to find out each time which array it is in.  A call costs what its callee costs, because XLA
+inlines it before it fuses; a fence in the callee serves all its callers.
 """
 
 from __future__ import annotations
@@ -66,55 +66,55 @@ class FencedValue(NamedTuple):
     """A value to fence."""
 
     index: int
-    """The number of the op whose result it is, in its function."""
+    """The number of the op, in its function, that computes the value."""
     result: int
     cost: int
     users: int
     views: tuple[int, ...]
     """Other results of the op that are the same array in another shape."""
     is_branched: bool = False
-    """Whether it is fenced for the kernel that reads it, which would not be vectorized."""
+    """Whether it is fenced because the kernel that reads it is not vectorized."""
 
 
 class ElementCost(NamedTuple):
-    """What computing an element of a value takes, with all that it is computed of fused into it."""
+    """The cost of an element of a value if all ops that it is computed by are fused."""
 
     ops: int
-    """How many elementary ops, if the function's arguments cost nothing."""
+    """The number of elementary ops, if the function's arguments cost nothing."""
     reads: int
     """How often an argument is read."""
 
 
 _FREE = ElementCost(0, 0)
 _ARGUMENT = ElementCost(0, 1)
-# Beyond this, how much more does not matter.
+# Costs are capped here: beyond, the exact number does not matter.
 _MUCH = 1 << 20
 
 
 class FunctionSummary(NamedTuple):
-    """What a function's callers have to know of it, and the values in it to fence."""
+    """The properties of a function that its callers need, and the values in it to fence."""
 
     fenced: list[FencedValue]
     results: list[ElementCost]
     again: list[ElementCost]
-    """For each result, the part of its cost that each of several kernels that read it computes."""
+    """For each result, the part of its cost that each of several kernels reading it recomputes."""
     users: list[int]
     """How many ops use each argument."""
     same: list[int]
-    """For each result, the first one that is the same array, in whatever shape."""
+    """For each result, the first result that is the same array, perhaps in another shape."""
     spread: dict[int, bool]
-    """The arguments that are read several times for each element: see :func:`_spread`."""
+    """The arguments whose elements are read several times each: see :func:`_spread`."""
     joined: list[bool]
-    """For each result, whether it is computed of one that several arrays are joined to."""
+    """For each result, whether joined arrays are fused into it."""
     branches: list[int]
-    """For each result, how often a kernel asks of an element of it where it is."""
+    """For each result, the number of branches per element: see :class:`_Branches`."""
 
 
 class RecomputeCosts:
-    """How many elementary ops compute an element of a value, those of called functions included.
+    """The number of elementary ops that compute an element of each value, callees' ops included.
 
     Args:
-      bodies: the function of a symbol.
+      bodies: gives the function of a symbol.
       threshold: the cost of an element over which a value is fenced.
     """
 
@@ -127,7 +127,7 @@ class RecomputeCosts:
         costs = self._by_symbol.get(symbol)
         if costs is None:
             body = self._bodies(symbol)
-            # A rule that calls its own function: in itself this costs nothing.
+            # A recursive call costs nothing.
             outs = len(body.returned)
             free, users = [_FREE] * outs, [1] * body.arity
             nowhere = [False] * outs
@@ -158,7 +158,7 @@ class _FenceWalk:
         self._slow: set[int] = set()
         self._joined: set[int] = set()
         self._branches = _Branches()
-        # Of a value that is another one in another shape, that one.
+        # For each value that is another value in another shape, that other value.
         self._arrays: dict[int, int] = {}
         self._fenced: list[FencedValue] = []
 
@@ -182,7 +182,7 @@ class _FenceWalk:
         return _computed_once(self._body, self._calls)
 
     def _visit(self, index: int) -> None:
-        """Tells what an op's results cost, and fences them or what the op reads if that pays."""
+        """Computes the costs of an op's results, and fences these or operands if that pays."""
         name, operands = self._body.names[index], self._body.operands[index]
         first, last = self._body.results[index]
         is_reshape = name in _RESHAPES and self._counts[first] == self._counts[operands[0]]
@@ -213,14 +213,14 @@ class _FenceWalk:
             self._arrays[first] = self._arrays.get(operands[0], operands[0])
 
     def _read_by_each_element(self, name: str, operands: Sequence[int], result: int) -> set[int]:
-        """The operands of an op but those that are computed once for several of its elements."""
+        """The operands of an op, except those that are computed once for several elements."""
         if name not in FUSED and name != "jaxpr.broadcast_in_dim":
             return set(operands)
         count = self._counts[result]
         return {v for v in operands if not _is_hoisted(v, count, self._counts, self._slow)}
 
     def _fence_branched(self, name: str, read: Collection[int], result: int) -> None:
-        """Fences what an op would compute in a kernel that is not vectorized."""
+        """Fences values that an op would compute in a kernel that is not vectorized."""
         dear = [
             v
             for v in read
@@ -235,11 +235,11 @@ class _FenceWalk:
     def _weigh(
         self, index: int, value: int, cost: ElementCost, again: ElementCost, others: Sequence[int]
     ) -> None:
-        """Notes what a result costs its users, or fences it if that is too much.
+        """Notes the cost of a result for its users, or fences it if the cost is too high.
 
         Args:
-          again: the part of the cost that each of several kernels computes.
-          others: results of the same call that are the same array.
+          again: the part of the cost that each of several kernels recomputes.
+          others: other results of the same call that are the same array.
         """
         alike = (value, *others)
         self._arrays.update(dict.fromkeys(others, value))
@@ -263,9 +263,9 @@ class _FenceWalk:
             self._branches.forget(alike)
 
     def _least(self, alike: Sequence[int], users: int, is_spread: bool) -> int:
-        """The cost over which values that are the same array are fenced."""
+        """The cost over which an array is fenced, given the values that are this array."""
         value, least = alike[0], self._threshold
-        # XLA itself stores a slow function of few numbers that are spread.
+        # XLA itself stores a slow function of few elements that are read several times.
         if not is_spread or value in self._slow:
             least *= _factor(self._counts[value], users)
         return least // GATHERED_FACTOR if any(map(self._spread.get, alike)) else least
@@ -286,8 +286,8 @@ class _FenceWalk:
 
 
 class _Branches:
-    """How often kernels ask of each element of a value where it is, and what they compute that does
-    not depend on it and would be vectorized alone."""
+    """The joins and pads fused into each value, which are branches for each element of a kernel;
+    and the expensive values fused with them that would be vectorized by themselves."""
 
     def __init__(self) -> None:
         self.counts: Counter[int] = Counter()
@@ -296,10 +296,10 @@ class _Branches:
     def meet(
         self, name: str, result: int, read: Collection[int], dear: Collection[int]
     ) -> Collection[int]:
-        """The expensive values to store, now that an op has been fused with what it reads.
+        """The expensive values to store, once an op is fused with the values that it reads.
 
         Args:
-          dear: the expensive ones that it reads.
+          dear: the expensive values that it reads.
         """
         count = sum([self.counts[v] for v in read]) + (name in _BRANCHING)
         if not count:
@@ -322,13 +322,13 @@ class _Branches:
 def _of_op(
     name: str, called: Sequence[ElementCost] | None, read: Sequence[ElementCost]
 ) -> list[ElementCost]:
-    """The costs of an op's results, given those of its operands; none where it is not fused.
+    """The costs of an op's results, given those of its operands; none if it is not fused.
 
     Args:
-      called: of a call, the costs of what the function returns.
+      called: for a call, the costs of the callee's results.
     """
     if called is not None:
-        # Which argument a result reads is not told apart: the dearest stands for all.
+        # It is unknown which argument a result reads: the most expensive one stands for all.
         ops = max([cost.ops for cost in read], default=0)
         reads = max([cost.reads for cost in read], default=0)
         return [
@@ -347,7 +347,7 @@ def _users(
     counts: Sequence[int],
     callee: Callable[[str], FunctionSummary],
 ) -> list[int]:
-    """How many ops use each value, those of called functions included."""
+    """The number of ops that use each value, callees' ops included."""
     use_counts = [0] * len(counts)
     for v in set(body.returned):
         use_counts[v] = 1
@@ -369,10 +369,10 @@ def _users(
 
 
 def _views(callee: FunctionSummary, first: int, users: Sequence[int]) -> dict[int, tuple[int, ...]]:
-    """The other results of a call that are the same array as each result that is used.
+    """For each array that a call returns, its first result that is used, and its other ones.
 
     Args:
-      first: the number of its first result.
+      first: the number of the call's first result.
     """
     arrays: dict[int, list[int]] = {}
     for value, array in enumerate(callee.same, start=first):
@@ -381,20 +381,20 @@ def _views(callee: FunctionSummary, first: int, users: Sequence[int]) -> dict[in
     return {value: tuple(others) for value, *others in arrays.values()}
 
 
-# Kernels of more ops than this gain by fences, and smaller ones lose: ten steps of Newton's method
-# in one kernel, 80 ops, take 0.6 ms on jax 0.12, and with a fence in each step 2.8; 120 ops of
-# another chain take 1.2 ms on jax 0.10 and 0.12, and with fences 0.4.
+# Larger kernels gain from fences, and smaller ones lose: ten steps of Newton's method in one
+# kernel, 80 ops, take 0.6 ms on jax 0.12, and 2.8 with a fence in each step; 120 ops of another
+# chain take 1.2 ms on jax 0.10 and 0.12, and 0.4 with fences.
 MAX_KERNEL = 96
 
 
 def _computed_once(body: FunctionView, calls: Mapping[int, str]) -> set[int]:
-    """The values of a function that are computed in one kernel if everything is fused.
+    """The values of a function that a single kernel computes if everything is fused.
 
-    A value is computed at the ops that it flows to through elementwise ops only, which read each of
-    its elements once.  Where it flows to a single value that is computed at several, that is
-    fenced, for it costs no less: a kernel ends there.
+    A value is computed in the kernels that it flows to through elementwise ops of its shape, which
+    read each element once.  If it flows only to one value that several kernels compute, this value
+    is fenced instead, because it costs no less: a kernel ends there.
     """
-    # Two places stand for many.
+    # Two places stand for any greater number.
     places_of: dict[int, set[Any]] = {v: {v} for v in body.returned}
     sizes: Counter[Any] = Counter()
     shapes = {t: getattr(aval_if_any(t), "shape", None) for t in set(body.types)}
@@ -416,7 +416,7 @@ def _computed_once(body: FunctionView, calls: Mapping[int, str]) -> set[int]:
             if is_fused and len(results) == 1 and shapes[body.types[v]] == shape:
                 where |= places
             elif name in MOVED or index in calls:
-                # Each element may be read several times.
+                # The op may read each element several times.
                 where |= {*results[:1], name}
             else:
                 where.add(first if results else name)
@@ -427,50 +427,50 @@ def _computed_once(body: FunctionView, calls: Mapping[int, str]) -> set[int]:
     }
 
 
-# Where a value has few elements, the threshold is so many times as high: computing little again
-# takes less time than a fence, unless each element of something larger does so.  Tridiagonal
-# systems of 256 unknowns, times of JAX's, jax 0.10 and 0.12: at 1, 1.25 and 1.03; at 4, 1.08 and
-# 0.66.
+# The threshold is so many times as high for values of less than FEW_ELEMENTS elements: recomputing
+# these takes less time than a fence, unless each element of a larger value does so.  Tridiagonal
+# systems of 256 unknowns, times relative to JAX's, jax 0.10 and 0.12: at 1, 1.25 and 1.03; at 4,
+# 1.08 and 0.66.
 FEW_FACTOR = 4
-# Where few are computed again, by all users but one, it is higher, in the proportion that makes it
-# the same for 1024, up to this: a fence takes 2 to 4 microseconds.  The gradient of a Lagrangian,
-# 1536 values, on one core, jax 0.10, of JAX's time: 0.95, and so 0.89.  At twice the proportion it
-# takes 0.84, but that of an image's blurs, of shifted reads, 2.4 times as long.
+# The factor is higher if all users but one recompute few elements together: inversely proportional
+# to their number, FEW_FACTOR for 1024 of them, and up to this.  A fence takes 2 to 4 microseconds.
+# The gradient of a Lagrangian, 1536 values, on one core, jax 0.10, time relative to JAX's: 0.89,
+# and 0.95 without this.  At twice the factor it takes 0.84, but the gradient of an image's blurs,
+# of shifted reads, takes 2.4 times as long.
 MAX_FEW_FACTOR = 16
-# Of a number, which a kernel computes once.  The gradient of 25 steps of the Lorenz equations, of
-# three numbers, takes 0.074 ms on jax 0.10 at 4, 0.056 at 16 and 64, 0.042 at 256, and 0.026 with
-# JAX.
+# The factor for a single number, which a kernel computes once.  The gradient of 25 steps of the
+# Lorenz equations, of three numbers, takes 0.074 ms on jax 0.10 at 4, 0.056 at 16 and 64, 0.042 at
+# 256, and 0.026 with JAX.
 NUMBER_FACTOR = 256
 
-# Of a larger op, from which on what it reads several times is fenced: pairs of points in three
-# dimensions, times of fused / fenced on jax 0.10 and 0.12, of 8 points 1.7 to 2.2 and 0.8, of 64
-# 2.8 and 3.1, of 256 3.4 and 4.8.
+# A value that a larger op reads several times is fenced if the op has at least so many elements.
+# Pairs of points in three dimensions, times of fused / fenced on jax 0.10 and 0.12: 8 points 1.7 to
+# 2.2 and 0.8, 64 points 2.8 and 3.1, 256 points 3.4 and 4.8.
 MIN_ELEMENTS = 4096
-# Of what is read by index the threshold is a part: such a kernel is not vectorized.  1000 sums of
-# eight products for 5000 edges, jax 0.10 and 0.12, ms: 0.36, 0.35 / stored 0.30, 0.25.
+# The threshold is divided by this for values that are read by index, because such a kernel is not
+# vectorized.  1000 sums of eight products for 5000 edges, jax 0.10 and 0.12, ms: 0.36, 0.35 /
+# stored 0.30, 0.25.
 GATHERED_FACTOR = 4
-# What an element costs that is read of several arrays which are put beside one another, in ops: a
-# kernel asks of each which array it is in, and is not vectorized.  Two to eight arrays, spread to 2
-# / 5 / 20 rows, jax 0.10 and 0.12, time of fused over stored: of 4096 elements 1.3 to 1.5 / 1.8 to
-# 2.3 / 3.2 to 4.7; of 200,000 0.8 to 2.4 / 1.2 to 2.3 / 1.9 to 5.  Where two kernels read it, 0.6
-# to 1.4.
+# The added cost, in ops, of an element of joined arrays that is read several times: a kernel has to
+# find out which array it is in, and is not vectorized.  Two to eight arrays, spread to 2 / 5 / 20
+# rows, jax 0.10 and 0.12, time of fused over stored: 4096 elements 1.3 to 1.5 / 1.8 to 2.3 / 3.2 to
+# 4.7; 200,000 elements 0.8 to 2.4 / 1.2 to 2.3 / 1.9 to 5.  If two kernels read it, 0.6 to 1.4.
 JOINED = 32
-# Kernels that ask of each element so many times where it is, for arrays that are put beside one
-# another or padded, are not vectorized.  A chain of 20 / 40 ops, and what is read of its operand at
-# one shifted place, at two, three, four, jax 0.10, time of fused over stored: 1.0, 1.2, 1.2, 1.6 /
-# 1.0, 0.9, 1.6, 1.4; of two and of four padded arrays 1.2, 1.3 / 1.3, 1.4; of 10 ops 0.8 to 1.1.
-# On 0.12, of padded arrays 1.1, 1.3 / 1.4, 1.4, and of shifted ones 1.  The adjoint of a step of a
-# fluid, with a cosine and five shifts, on 0.10: 2.2.
+# Kernels with so many branches per element, for joined or padded arrays, are not vectorized.  A
+# chain of 20 / 40 ops, and reads of its operand at one, two, three, four shifted places, jax 0.10,
+# time of fused over stored: 1.0, 1.2, 1.2, 1.6 / 1.0, 0.9, 1.6, 1.4; two and four padded arrays
+# 1.2, 1.3 / 1.3, 1.4; chains of 10 ops 0.8 to 1.1.  On 0.12, padded arrays 1.1, 1.3 / 1.4, 1.4, and
+# shifted reads 1.  The adjoint of a step of a fluid, with a cosine and five shifts, on 0.10: 2.2.
 MAX_BRANCHES = 2
 _BRANCHING = _JOINS | {"jaxpr.pad"}
 
 
 def _factor(count: int, users: int) -> int:
-    """How many times the threshold a value of few elements may cost before it is fenced.
+    """The factor by which the threshold is higher for a value of few elements.
 
     Args:
-      count: its elements.
-      users: how many ops use it.
+      count: the number of its elements.
+      users: the number of ops that use it.
     """
     if count == 1:
         return NUMBER_FACTOR
@@ -485,8 +485,10 @@ def _spread(
     counts: Sequence[int],
     callee: Callable[[str], FunctionSummary],
 ) -> dict[int, bool]:
-    """The values that an op reads each element of several times, for as many of its own, and
-    whether it finds them by index.  The op may be one of a called function."""
+    """The values whose elements a larger op reads several times each, and whether by index.
+
+    The op may be in a callee.
+    """
     views: dict[int, int] = {}
     parts: defaultdict[int, dict[int, bool]] = defaultdict(dict)
     spread: dict[int, bool] = {}
@@ -497,7 +499,7 @@ def _spread(
             continue
         first = body.results[index][0]
         is_gather = name == "jaxpr.gather"
-        # XLA takes one array beside itself for an array that is spread.
+        # To XLA, an array joined with itself is a broadcast.
         is_repeated = name in _JOINS and len(operands) > len(set(operands)) == 1
         if is_repeated or name in FUSED or name == "jaxpr.broadcast_in_dim" or is_gather:
             size = counts[first]
@@ -509,7 +511,7 @@ def _spread(
         if name in _VIEWS and counts[first] <= counts[operands[0]]:
             views[first] = views.get(operands[0], operands[0])
     for whole, reads in parts.items():
-        # Of what is read part by part, all is stored at once.
+        # If the parts of an array that are read make up the whole, the whole is stored.
         if sum([counts[v] for v in reads]) >= counts[whole]:
             reads = {whole: any(reads.values())}
         for v, by_index in reads.items():
@@ -518,12 +520,12 @@ def _spread(
 
 
 def _is_hoisted(value: int, larger: int, counts: Sequence[int], slow: Collection[int]) -> bool:
-    """Whether an operand costs a kernel nothing, which uses each of its elements for several of a
-    number of elements that are computed of it.
+    """Whether an operand costs a kernel nothing, because the kernel reads each of its elements for
+    several of the ``larger`` number of elements of a result.
 
-    A number is computed before a kernel goes through its elements, as LLVM moves what is the same
-    for all of them out of the loop: 100,000 products with the lgamma of a number take as long as
-    with the number.  And XLA fuses few slow ops with one that spreads their result.
+    A single number is computed before the kernel's loop, because LLVM hoists it: 100,000 products
+    with the lgamma of a number take as long as with the number.  And XLA fuses hardly any slow op
+    into one that reads each element of its result several times.
     """
     count = counts[value]
     return count < larger and (count == 1 or value in slow)

@@ -1,24 +1,24 @@
-"""``jaxpr-slices-to-split``: slices of one array that lie beside one another are one split.
+"""``jaxpr-slices-to-split``: takes adjacent slices of one array from one split.
 
-The gates of a recurrent cell, the heads of an attention, the fields of a state are often packed in
-one array, and taken from it by slices::
+The gates of a recurrent cell, the heads of an attention, or the fields of a state are often packed
+in one array, and taken from it by slices::
 
     i, f = z[:, :n], z[:, n:]    ->    i, f = split(z)
 
-To run, the two are the same.  But the cotangent of each slice is padded to the whole array, and all
-of these are added up, where that of a split is a concatenation.  In a loop, a CPU takes longer for
-the former (gradients of a step after the other, two cores, jax 0.10 and 0.12)::
+Both run equally fast.  But the cotangent of each slice is padded to the whole array, and all padded
+arrays are added up, while the cotangent of a split is a concatenation.  In a loop, a CPU takes
+longer for the padded arrays (gradients of a step before / after, two cores, jax 0.10 and 0.12)::
 
     GRU, 16 x 64 units         1.98, 1.91 ms  ->  1.52, 1.48 ms
     LSTM, 32 x 128 units       28 ms          ->  25.5 ms
 
-Outside of loops it takes about as long, and its threads share the sum but not the concatenation; a
-TPU's compiler fuses the former only.  Short pieces, columns of a few elements, are slow to put
-together.  Zeros added to numbers do not change them, so neither does the derivative, but for the
-sign of zero.
+Outside of loops a CPU takes about as long for both, and its threads share the sum but not the
+concatenation; a TPU's compiler fuses the sum only.  Short pieces, such as columns of a few
+elements, are slow to concatenate.  Adding zeros does not change numbers, so the derivative stays
+the same but for the sign of zero.
 
-Slices that overlap, or that differ in more than one dimension, stay as they are; so do those that
-leave out more of what is between them than they take.
+Slices that overlap, or that differ in more than one dimension, stay as they are; so do slices with
+gaps between them that are larger in total than the slices.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from jaxmlir.rewriting.driver import rewrite_functions
 from jaxmlir.transforms.templates import Rules
 
 MIN_PIECE = 16
-"""Elements that lie one after the other in the shortest piece."""
+"""The least number of contiguous elements in the shortest piece."""
 
 
 class SlicesToSplit(Pass):
@@ -75,9 +75,9 @@ class _ArraySplit(NamedTuple):
     """The split of a part of an array along an axis.
 
     Attributes:
-      starts, limits: the part.
-      sizes: those of all its pieces.
-      pieces: which of these were slices.
+      starts, limits: the bounds of the part.
+      sizes: the sizes of all its pieces.
+      pieces: the numbers of those pieces that were slices.
     """
 
     axis: int
@@ -103,8 +103,8 @@ def _sliced(function: func.FuncOp) -> list[list[OpView]]:
 
 
 def _split_of(nodes: Sequence[OpView]) -> tuple[_ArraySplit, list[OpView]] | None:
-    """The split that some slices of an array are pieces of, and these in its order."""
-    # Others have no cotangent.
+    """The split whose pieces are slices of an array, and the slices in the order of the pieces."""
+    # Other types have no cotangents.
     if not dtypes.issubdtype(aval_of(nodes[0].operands[0].type).dtype, np.inexact):
         return None
     if any(set(node.get("strides") or ()) > {1} for node in nodes):
@@ -139,7 +139,7 @@ def _split_of(nodes: Sequence[OpView]) -> tuple[_ArraySplit, list[OpView]] | Non
 
 
 def _write(rules: Rules, first: OpView, split: _ArraySplit, slices: Sequence[OpView]) -> None:
-    """Takes slices from a split, which is put where the first of their ops is."""
+    """Replaces slices by results of a split, which is written before the first of them."""
     (array,) = first.operands
     remark(first.op, f"{len(slices)} slices of an array of shape {shape_of(array)} are one split")
     with ir.InsertionPoint(first.op), first.op.location:

@@ -1,16 +1,19 @@
-"""Where ``jaxpr-materialize-shared`` cuts a sum of many arrays, so that no kernel reads them all.
+"""Finds the partial sums that ``jaxpr-materialize-shared`` stores, so that no kernel reads too many
+arrays.
 
-The gradient in what all steps of an unrolled loop share is a sum over the steps.  XLA fuses it, and
-what is added up, into one last kernel, and what the steps have stored is kept until then.  Partial
-sums that are stored let it go step by step, and a kernel of few arrays is faster than one of many.
+The gradient with respect to a value that all steps of an unrolled loop share is a sum over the
+steps.  XLA fuses this sum and its terms into one last kernel, and keeps the stored values of all
+steps until then.  If partial sums are stored, these values are freed step by step; and a kernel of
+few arrays is faster than one of many.
 
-How many arrays a kernel reads is counted as if all were fused that can be::
+The arrays that a kernel reads are counted as if every fusible op were fused::
 
     reads(v) = union of reads(u) over the operands u of v's op, if XLA fuses that into its users
     reads(v) = {v}    otherwise, and of a function's argument; nothing of few elements counts
 
-The results of a call read what they read of the arguments, and what the called function stores. A
-sum of more than ``MAX_READ`` arrays is stored, and anything else of so many is taken for stored.
+The result of a call reads those of its arguments that it depends on, and values that the callee
+stores.  A sum that reads more than ``MAX_READ`` arrays is stored; any other value that reads so
+many counts as stored.
 """
 
 from __future__ import annotations
@@ -28,15 +31,15 @@ from jaxmlir.analysis.op_counts import ADDITIONS, elements
 # 10.0 / 10.8 / 11.6 MB.
 MAX_READ = 8
 
-# Numbers stand for the arguments of the function at hand, a number in a tuple for a value that is
-# stored in it, and pairs of the number of a call's result and one of these for what is stored in
-# the called function.
+# An argument of the function is its number, a value that the function stores is its number in a
+# tuple, and a value that a callee stores is a pair of the number of the call's first result and the
+# callee's element for the value.
 _ReadSet = frozenset[object]
 _NOTHING: _ReadSet = frozenset()
 
 
 class _ValueReads(NamedTuple):
-    """What has been found about a value."""
+    """The arrays that a value reads, and whether it is a sum."""
 
     reads: _ReadSet
     is_sum: bool = False
@@ -45,7 +48,7 @@ class _ValueReads(NamedTuple):
 def crowded_sums(
     symbols: Iterable[str], bodies: Callable[[str], FunctionView]
 ) -> dict[str, list[tuple[int, int]]]:
-    """The sums to store: for each function, of which of its ops they are which results."""
+    """The sums to store in each function: the op's index and the result's number."""
     search = _WideSums(bodies)
     for symbol in symbols:
         search.results(symbol)
@@ -53,7 +56,7 @@ def crowded_sums(
 
 
 class _WideSums:
-    """What has been found in the functions so far."""
+    """Searches functions for sums to store, callees first."""
 
     def __init__(self, bodies: Callable[[str], FunctionView]):
         self.sums: dict[str, list[tuple[int, int]]] = {}
@@ -61,10 +64,10 @@ class _WideSums:
         self._results: dict[str, list[_ValueReads]] = {}
 
     def results(self, symbol: str) -> list[_ValueReads]:
-        """What the results of a function are."""
+        """The reads of the results of a function."""
         if symbol not in self._results:
             body = self._bodies(symbol)
-            # A rule that calls its own function: in itself this reads nothing.
+            # A recursive call reads nothing.
             self._results[symbol] = [_ValueReads(_NOTHING)] * len(body.returned)
             self._results[symbol] = self._walk(symbol, body)
         return self._results[symbol]
@@ -104,7 +107,7 @@ class _WideSums:
 
 
 def _of_call(call: int, of_result: _ReadSet, of_operands: list[_ReadSet]) -> _ReadSet:
-    """What a result of a call reads, given what it reads in the called function.
+    """The arrays that a result of a call reads, given those that it reads in the callee.
 
     Args:
       call: the number of the call's first result.

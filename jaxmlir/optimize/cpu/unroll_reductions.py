@@ -1,29 +1,29 @@
-"""``jaxpr-unroll-reductions``: a reduction over a few elements as operations on slices.
+"""``jaxpr-unroll-reductions``: writes a reduction over a few elements as operations on slices.
 
-A sum over the three coordinates of many points is two additions for each of them::
+A sum over the three coordinates of many points is two additions for each point::
 
     reduce_sum[axis](x)   ->   x[..., 0] + x[..., 1] + x[..., 2]
 
-XLA's CPU compiler makes a kernel for reductions that goes through one axis element by element, and
-that is fast where the axis is long.  Additions are elementwise: they are vectorized over all other
-axes, and are a part of the kernels that use their result, as what is reduced is of them.  It pays
-for up to ``MAX_SIZE`` elements, whatever the axis, unless there are few results; and for more, with
-jax 0.10, where many results are behind the axis.
+XLA's CPU compiler writes a kernel for reductions that goes through one axis element by element;
+this is fast if the axis is long.  Additions are elementwise: they are vectorized over all other
+axes, fused into the kernels that use their result, and fused with the ops that compute their
+operands.  This pays for up to ``MAX_SIZE`` elements along any axis, unless there are few results;
+with jax 0.10 also for more elements, if many results are behind the axis.
 
-Where what is reduced is computed by a few cheap ops, and something on the way is used by others,
-too, the slices are of what these ops begin with, and the ops are done for each of them: XLA would
-store all of ``d = x - y`` for the slices of ``d ** 2`` and, in its gradient, for ``2 * d``.  Slices
-of what is padded or put together are of the result.
+The operand of the reduction may be computed by a few cheap ops, with intermediate values that have
+other users.  Then these ops are written for each slice, and their inputs are sliced: XLA would
+store all of ``d = x - y`` for the slices of ``d ** 2`` and, in its gradient, for ``2 * d``.
+If an input is a padded or joined array, the operand itself is sliced.
 
-What is left of a sum may be few elements, too, such as the coordinates of a force.  XLA's kernel
-goes through the last axis, however short, in its innermost loop.  Where what is reduced is nowhere
-stored but computed on the way, of smaller arrays, it may as well be that of one coordinate::
+A sum may leave a short last axis, such as the coordinates of a force.  XLA's kernel goes through
+the last axis, however short, in its innermost loop.  If the operand is not stored but fused, and
+computed from smaller arrays, each coordinate can be reduced by itself::
 
     reduce_sum[axes](x)    ->   stack(reduce_sum[axes](x[..., 0]), reduce_sum[axes](x[..., 1]), ...)
 
-Sums of slices have the same order.  They begin with the first element, not with zero: a sum of
-nothing but negative zeros is a negative zero.  The others give the same bits; what is left of a
-long sum may be added up in another order.
+Sums of slices have the same order, but begin with the first element, not with zero: a sum of
+nothing but negative zeros is a negative zero.  Other reductions over few elements give the same
+bits.  A long sum that leaves a short axis may be added up in another order.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, ExpansionWriter
 from jaxmlir.passes.base import Count
 from jaxmlir.transforms.templates import Rules
 
-# Times of a reduction / of slices, of squares of float32 on a CPU core, jax 0.10 and 0.12:
+# Time of the reduction / of slices, jax 0.10 and 0.12; squares of float32 on a CPU core:
 #   384 x 384 x 2, last axis   12, 6.1      20,000 x 3          4.9, 5.6
 #   384 x 384 x 4               7.5, 5.7    20,000 x 8          2.2, 1.0
 #   384 x 384 x 8               4.2, 4.5    256 x 6 x 64, 1st   1.5, 3.9
@@ -60,50 +60,51 @@ from jaxmlir.transforms.templates import Rules
 #   100 x 4                     1.1, 1.1
 MAX_SIZE = 8
 MIN_RESULTS = 1000
-# Nanoseconds that each result saves, and each element of what would be stored for the slices; and
-# the ops for each element that a result is of, besides those that are done again for it.
+# Nanoseconds saved per result, and per element that would be stored for the slices; and the ops for
+# each element that a result reads, besides those that are written again for the slices.
 SAVED = 3.0
 SAVED_OF_SHARED = 1.0
 OPS = 3
-# XLA of jax 0.10 keeps sums for up to so many results behind the axes, and goes through the rows of
-# the array; for more, it goes through the array once for each result.  Nanoseconds of an element,
-# squares of float32 summed over their first axis / of slices:
+# XLA of jax 0.10 keeps partial sums for up to so many results behind the axes, and goes through the
+# array by rows; for more results, it goes through the array once for each.  Nanoseconds per
+# element, squares of float32 summed over the first axis, of slices:
 #   32 x 16,000          0.50, 0.58      32 x 20,000          3.5, 0.55
 #   32 x 500 x 64        3.5, 0.48       32 x 20,000 x 4      14, 0.68
 #   64 x 500 x 64        8.4, 1.6        4 x 4,000 x 64       8.3, 0.49
 MAX_SUMMED = 16_384
 MAX_SIZE_OF_MANY = 64
 SUMMED_UNTIL = (0, 11)
-# XLA goes through the rows behind the axes many elements at a time.  What it computes of slices of
-# short rows it writes element by element, if there is much of it: of log(y * y) + (x / y) ** 2 of
-# 4096 x 4 x 12, summed over 4, us: 342 / 1636 of slices; with one function a half to 0.9 of the
-# time; of rows of 64, or of 0.12, from 0.7 to 2 of it.
+# XLA computes many elements at a time of the rows behind the axes.  But it computes long
+# expressions of slices of short rows element by element: log(y * y) + (x / y) ** 2 of 4096 x 4 x
+# 12, summed over 4, takes 342 us, and 1636 us of slices.  With one function, slices take a half to
+# 0.9 of the time; with rows of 64, or on 0.12, 0.7 to 2 times the time.
 MAX_FUNCTIONS = 1
-# So many cheap ops are done again for the slices. Gradients of exp(-|x - y|^2) of 1,500 x 1,500
-# pairs in 8 dimensions, times of JAX's, jax 0.10 and 0.12: slices of squares 1.35, 1.43, with
-# 81 MB of temporaries; of the points 0.99, 0.95, with 9 MB.
+# The most cheap ops that are written again for the slices.  Gradients of exp(-|x - y|^2) of 1,500 x
+# 1,500 pairs in 8 dimensions, time relative to JAX's, jax 0.10 and 0.12: slices of squares 1.35,
+# 1.43, with 81 MB of temporaries; slices of the points 0.99, 0.95, with 9 MB.
 MAX_AGAIN = 8
 
-# Milliseconds of a reduction of products and differences of rows / of that for each of the last
-# elements, two CPU cores, jax 0.10 and 0.12; it makes no difference which other axes are summed
-# over.
+# Milliseconds of a reduction of products and differences of rows, of one reduction for each of the
+# last elements; two CPU cores, jax 0.10 and 0.12.  It makes no difference which other axes are
+# summed over.
 #   64 x 64 x 3       0.12, 0.03    0.09, 0.03     1,000 x 1,000 x 3   25, 1.0    24, 0.8
 #   384 x 384 x 4     3.6, 0.20     2.5, 0.25      384 x 384 x 8       3.6, 0.29  2.5, 0.52
 # But the gradient of a Gaussian process with 400 x 400 x 8 takes 1.1 times as long, and twice the
-# memory, as what is summed up is stored. Squares of an array that is stored take 0.06 ms, and of
+# memory, because the operand of the sum is stored.  Squares of a stored array take 0.06 ms, and of
 # its slices 0.17.
 MAX_KEPT = 4
-# Nanoseconds that each element saves, and the ops for each of the last ones: a kernel with all that
-# computes it, 25 to 30 ms to compile, jax 0.10 and 0.12.
+# Nanoseconds saved per element, and the ops for each of the last elements: a kernel with all ops
+# that compute it, 25 to 30 ms to compile, jax 0.10 and 0.12.
 SAVED_OF_LESS = 3.0
 OPS_OF_LESS = 40
-# So many ops are on the way from the smaller arrays.
+# The most ops that compute the operand from the smaller arrays.
 MAX_WAY = 32
 
 _CHEAP = COMPUTING - with_trait(Trait.TRANSCENDENTAL) - SLOW.keys()
-# A kernel asks of each element that it reads which of the parts it is in, once for each slice.  The
-# gradient of an associative scan of 64 steps, a sum of padded arrays that is summed over 8 elements
-# three times: 1.99 of JAX's time with slices of the parts, 0.93 with slices of the sum.
+# Slices of the parts of a joined array are slow: for each slice, a kernel has to find out which
+# part each element is in.  The gradient of an associative scan of 64 steps, a sum of padded arrays
+# that is summed over 8 elements three times: 1.99 of JAX's time with slices of the parts, 0.93 with
+# slices of the sum.
 _JOINING = with_trait(Trait.JOINING) | {"jaxpr.pad"}
 
 
@@ -128,13 +129,14 @@ class UnrollReductions(ExpandOps):
     """Write reductions over a few elements as operations on slices.
 
     Options:
-      max-size: reductions over more elements are left alone.
-      max-kept: and so are those that leave a last axis of more, unless they are over few.
-      min-results: and so are those of fewer elements for each of these.
+      max-size: reductions over more elements are left alone, unless they leave a short last axis.
+      max-kept: the greatest length of such a last axis.
+      min-results: reductions of an array that has fewer elements than this for each element that is
+        reduced, or for each element of such a last axis, are left alone.
     """
 
     name: ClassVar[str] = "jaxpr-unroll-reductions"
-    # Slices of what is on different devices would be exchanged one by one.
+    # Slices of arrays on several devices would be exchanged one by one.
     partitioned: ClassVar = False
     max_size: Count = MAX_SIZE
     max_kept: Count = MAX_KEPT
@@ -203,7 +205,7 @@ def _is_short(node: OpView, max_size: int, min_results: int) -> bool:
 
 
 def _is_made_of_less(node: OpView, max_kept: int, min_results: int) -> bool:
-    """Whether a short last axis is left of what is reduced, which is computed of smaller arrays."""
+    """Whether a reduction leaves a short last axis, of an array computed from smaller ones."""
     (array,) = node.operands
     if node.name not in _KEPT or not is_plain_op(node):
         return False
@@ -218,7 +220,7 @@ def _is_made_of_less(node: OpView, max_kept: int, min_results: int) -> bool:
 
 
 def _num_functions(reduction: OpView) -> int:
-    """The number of functions, quotients included, that compute an element of what is reduced."""
+    """The number of functions, quotients included, that compute an element of the operand."""
     (array,) = reduction.operands
     shape = aval_of(array.type).shape
     inner, _ = made_of(array, lambda value: _computed(value, shape), MAX_WAY + 1)
@@ -226,7 +228,7 @@ def _num_functions(reduction: OpView) -> int:
 
 
 def _computed(value: ir.Value, shape: tuple[int, ...]) -> OpView | None:
-    """The op that gives a value of a shape, if it is cheap or nothing else reads the value."""
+    """The op that computes a value of a shape, if it is cheap or the value has one reader only."""
     node = node_of(value)
     if node is None or node.name not in COMPUTING or aval_of(value.type).shape != shape:
         return None
@@ -244,8 +246,8 @@ def _slices(
     """The slices at each combination of indices along the axes, in order, without these axes.
 
     Args:
-      nodes: the ops that are computed for each slice, by their values.
-      leaves: the values that slices are taken of.
+      nodes: the ops that are written for each slice, by their results.
+      leaves: the values that are sliced.
     """
     shape = aval_of(array.type).shape
     elements = ElementWriter(rules)
@@ -255,15 +257,15 @@ def _slices(
         limits = list(shape)
         for d, i in zip(axes, indices, strict=True):
             starts[d], limits[d] = i, i + 1
-        # Without the axes from the start: loops over dimensions of size 1 are not vectorized.
+        # The axes are dropped at once, because loops over dimensions of size 1 are not vectorized.
         selection = Selection.box(shape, starts, limits, axes)
         slices.append(elements.write(array, selection, (), nodes, leaves))
     return slices
 
 
 def _shared(reduction: OpView) -> tuple[dict[ir.Value, OpView], list[ir.Value]]:
-    """The ops that compute what is reduced, by their values, each after those that it is made of,
-    as far as they are computed for each slice, and the values that slices are taken of."""
+    """The ops, by their results in topological order, that compute the operand of a reduction and
+    are written for each slice; and the values that are sliced."""
     (array,) = reduction.operands
     shape = aval_of(array.type).shape
     inner, leaves = made_of(array, lambda value: _cheap(value, shape), MAX_AGAIN + 1)
@@ -276,7 +278,7 @@ def _shared(reduction: OpView) -> tuple[dict[ir.Value, OpView], list[ir.Value]]:
 
 
 def _cheap(value: ir.Value, shape: tuple[int, ...]) -> OpView | None:
-    """The op that gives a value of a shape, if its elements may be computed twice."""
+    """The op that computes a value of a shape, if its elements may be computed twice."""
     node = node_of(value)
     if node is None or node.name not in _CHEAP or aval_of(value.type).shape != shape:
         return None
@@ -284,11 +286,11 @@ def _cheap(value: ir.Value, shape: tuple[int, ...]) -> OpView | None:
 
 
 def _combined(*xs: Any, name: str) -> list[Any]:
-    """What a reduction of a name makes of elements."""
+    """The reduction of a name, applied to arrays element by element."""
     return [functools.reduce(_COMBINED[name], xs)]
 
 
 def _stacked(*xs: Any, name: str, axes: tuple[int, ...]) -> list[Any]:
-    """What a reduction of a name makes of the slices along a last axis that is left."""
+    """The reduction of a name, applied to each slice along a last axis that is left."""
     reduced = [_KEPT[name](x, axes) for x in xs]
     return [lax.concatenate([lax.expand_dims(x, (x.ndim,)) for x in reduced], reduced[0].ndim)]

@@ -13,13 +13,9 @@ or unknown ops in them, which batches make dearer.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from itertools import starmap
 from typing import Any, ClassVar
-
-import jax.numpy as jnp
-from jax import lax
 
 from jaxmlir.analysis.call_graph import SCANS, keep_reachable
 from jaxmlir.analysis.function_view import FunctionView
@@ -38,9 +34,10 @@ from jaxmlir.optimize.vectorize.isomorphic import (
     independent_groups,
     move_behind,
 )
-from jaxmlir.optimize.vectorize.stacking import Windows
+from jaxmlir.optimize.vectorize.stacking import Windows, row_of, stack_along
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
+from jaxmlir.support.lazy import memoized
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batch_axis
@@ -97,9 +94,6 @@ class _Fusion:
         self._work = Work(program)
         self._shared_rules = SharedRules(program)
         self._bodies = BodyClasses(self.rules, self._read)
-        self._costs: dict[int, float | None] = {}
-        self._cheap_calls: dict[str, bool] = {}
-        self._keys: dict[Signature, Any | None] = {}
 
     def visit(self, function: func.FuncOp) -> bool:
         """Fuses scans of a function until none are left that may be; whether there were any."""
@@ -148,13 +142,9 @@ class _Fusion:
                 are_more = True
         return groups, are_more
 
+    @memoized
     def _key(self, signature: Signature) -> Any | None:
         """A key that scans which may be one have in common; ``None`` if an op is no candidate."""
-        if signature not in self._keys:
-            self._keys[signature] = self._make_key(signature)
-        return self._keys[signature]
-
-    def _make_key(self, signature: Signature) -> Any | None:
         attributes = dict(signature.attributes)
         if not PLAIN_SCAN.issuperset(attributes) or not signature.results:
             return None
@@ -183,14 +173,13 @@ class _Fusion:
         differ = [not group.is_same(column) for column in columns]
         return not self._shared_rules.of_op(signature, lambda: differ)
 
+    @memoized
     def _cost(self, number: int) -> float | None:
         """The work of an iteration of a body, with the starting of a kernel for each op; ``None``
         if it is not to be batched."""
-        if number not in self._costs:
-            body = self._bodies.first(number)
-            work = self._cheap(body)
-            self._costs[number] = None if work is None else work + self._work.kernel * len(body.ops)
-        return self._costs[number]
+        body = self._bodies.first(number)
+        work = self._cheap(body)
+        return None if work is None else work + self._work.kernel * len(body.ops)
 
     def _cheap(self, body: FunctionView) -> float | None:
         """The work of a body; ``None`` if a batch of it costs more for each member than it does."""
@@ -201,15 +190,14 @@ class _Fusion:
             if record is None or signature.is_lasting or not can_batch(self._program, signature):
                 return None
             if record.functions:
-                if name not in BATCHED_CALLS:
-                    return None
-                callee = called(signature)
-                if callee not in self._cheap_calls:
-                    self._cheap_calls[callee] = self._cheap(self._read(callee)) is not None
-                if not self._cheap_calls[callee]:
+                if name not in BATCHED_CALLS or not self._is_cheap_call(called(signature)):
                     return None
             total += self._work.at(body, index)
         return total if total <= self._max_work else None
+
+    @memoized
+    def _is_cheap_call(self, symbol: str) -> bool:
+        return self._cheap(self._read(symbol)) is not None
 
     # -- one scan in place of several --
 
@@ -246,29 +234,17 @@ class _Fusion:
                 with self.rules.functions.having_read(lifted, view):
                     rule = self.rules.batch(members[0], signatures[0], dims, axis)
             args = [
-                c[0] if d is None else self._stack(c, d) for c, d in zip(columns, dims, strict=True)
+                c[0] if d is None else stack_along(self.rules, c, d)
+                for c, d in zip(columns, dims, strict=True)
             ]
             outs = rule.inline(args, first.location)
             for i, op in enumerate(members):
                 for old, new, dim in zip(op.results, outs, rule.pattern, strict=True):
                     if is_used(old):
-                        old.replace_all_uses_with(new if dim is None else self._row(new, i, dim))
+                        row = new if dim is None else row_of(self.rules, new, i, dim)
+                        old.replace_all_uses_with(row)
         group.erase()
         return tuple([value.type for value in outs])
-
-    def _stack(self, values: Sequence[ir.Value], dim: int) -> ir.Value:
-        return self.rules.emit(functools.partial(_stacked, dim=dim), values)[0]
-
-    def _row(self, value: ir.Value, i: int, dim: int) -> ir.Value:
-        return self.rules.emit(functools.partial(_row, i=i, dim=dim), [value])[0]
-
-
-def _stacked(*xs: Any, dim: int) -> list[Any]:
-    return [jnp.stack(xs, dim)]
-
-
-def _row(x: Any, *, i: int, dim: int) -> list[Any]:
-    return [lax.index_in_dim(x, i, dim, keepdims=False)]
 
 
 def _may_go_on(

@@ -61,6 +61,7 @@ from jaxmlir.optimize.compile_time import ITERATIONS
 from jaxmlir.optimize.loops.scan_editor import LOOPS, LoopEditor, can_change, loops_of
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
+from jaxmlir.support.lazy import memoized
 from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.higher_order.loops import ScanOp, WhileOp
@@ -240,16 +241,13 @@ class FunctionSplit:
 class ComputedSplits:
     """The values of splits that have been computed in a function, from the top."""
 
-    def __init__(self) -> None:
-        self._values: dict[Any, list[ir.Value]] = {}
-
     def __call__(self, split: FunctionSplit, operands: Sequence[ir.Value]) -> list[ir.Value]:
         """The values for an op with those operands, at the insertion point or before."""
-        args = chosen(operands, split.uses.fixed)
-        key = (split, *args)
-        if key not in self._values:
-            self._values[key] = inline(split.template, args)
-        return self._values[key]
+        return self._inlined(split, *chosen(operands, split.uses.fixed))
+
+    @memoized
+    def _inlined(self, split: FunctionSplit, *args: ir.Value) -> list[ir.Value]:
+        return inline(split.template, args)
 
 
 class FunctionSplits:
@@ -504,8 +502,6 @@ class _CodeMotion:
         self._program = program
         self._rules = Rules(program)
         self._splits = FunctionSplits(self._rules, graph, LoopEditor(self._rules, graph), growth)
-        self._scans: dict[Signature, tuple[FunctionSplit | None, dict[str, ir.Attribute]]] = {}
-        self._branches: dict[FunctionSplit, ir.ArrayAttr] = {}
 
     def visit(self, function: func.FuncOp) -> bool:
         """Moves code out of the loops of a function, those in its loops being done; whether any
@@ -524,9 +520,7 @@ class _CodeMotion:
     def _scan(self, op: Any, computed: ComputedSplits) -> None:
         operands = list(op.operands)
         signature = op_signature.of_op(op, "jaxpr.scan", operands)
-        if signature not in self._scans:
-            self._scans[signature] = self._split_scan(op)
-        split, attributes = self._scans[signature]
+        split, attributes = self._split_scan(signature)
         if split is None:
             return
         self._splits.changed = True
@@ -536,10 +530,14 @@ class _CodeMotion:
             new = ir.Operation.create("jaxpr.scan", signature.results, args, attributes)
         toolbox.replace(op, new.results)
 
-    def _split_scan(self, op: Any) -> tuple[FunctionSplit | None, dict[str, ir.Attribute]]:
+    @memoized
+    def _split_scan(
+        self, signature: Signature
+    ) -> tuple[FunctionSplit | None, dict[str, ir.Attribute]]:
         """The body of a scan in two, and the attributes of the scan with what is left of it."""
-        scan, attributes = ScanOp.of(op), dict(op.attributes.items())
-        split = self._splits.of_scan(scan, len(op.operands))
+        attributes = dict(signature.attributes)
+        scan = ScanOp.of_attributes(signature.attributes)
+        split = self._splits.of_scan(scan, len(signature.operands))
         if split is not None:
             attributes["jaxpr"] = ir.FlatSymbolRefAttr.get(split.symbol)
             attributes["num_consts"] = codec.encode(split.num_before)
@@ -577,13 +575,12 @@ class _CodeMotion:
         self, predicate: ir.Value, split: FunctionSplit, consts: Sequence[ir.Value]
     ) -> list[ir.Value]:
         """Values that a template computes if the predicate holds, else any."""
-        if split not in self._branches:
-            self._branches[split] = self._write_branches(split)
         (index,) = self._rules.emit(_as_index, [predicate])
-        attributes = {"branches": self._branches[split]}
+        attributes = {"branches": self._write_branches(split)}
         types = list(split.template.type.results)
         return list(ir.Operation.create("jaxpr.cond", types, [index, *consts], attributes).results)
 
+    @memoized
     def _write_branches(self, split: FunctionSplit) -> ir.ArrayAttr:
         template, like = split.template, self._program.function(split.symbol)
         branches = []

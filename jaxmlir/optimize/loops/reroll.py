@@ -28,20 +28,22 @@ the memory as a loop, and 2.2 times as long to compile.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from jaxmlir.analysis.function_view import FunctionView, ops_of
+from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import FUSED, FUSIBLE
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import Work, is_array, size
 from jaxmlir.analysis.repeated_blocks import OpString, RepeatedBlock, op_string_of
+from jaxmlir.dialect.builder import reached_ops
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.logsumexps import NEEDED, LogSumExpReader, worthwhile
 from jaxmlir.optimize.cpu.order_in_place_updates import READS, WRITES
+from jaxmlir.optimize.vectorize.batchable import called
 from jaxmlir.optimize.vectorize.isomorphic import Column, Group, with_dynamic_slices
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
@@ -95,29 +97,25 @@ class Reroll(Pass):
         if self.min_length is None and not program.target.is_cpu:
             return False
         min_length = MIN_LENGTH if self.min_length is None else self.min_length
-        return _RerollSearch(program, self.stored, self.max_work, min_length).run() > 0
+        search = _RerollSearch(program, self, min_length)
+        loops = [
+            with_dynamic_slices(program, analyses_of(program).body(function), search.reroll)
+            for function in outside_kernels(program)
+            # Shorter ones, such as the bodies of most loops, need not be read.
+            if len(function.entry_block.operations) > min_length
+        ]
+        return sum(loops) > 0
 
 
 class _RerollSearch:
     """The search for blocks of a program that are worth a loop."""
 
-    def __init__(self, program: Module, stored: float, max_work: float, min_length: int):
-        self._program = program
-        self._stored, self._max_work, self._min_length = stored, max_work, min_length
-        self._fused_calls: dict[str, bool] = {}
-
-    def run(self) -> int:
-        """Rolls up repeated blocks in place; how many loops were made of them."""
-        program = self._program
+    def __init__(self, program: Module, options: Reroll, min_length: int):
         self._rules, self._work = Rules(program), Work(program)
-        return sum(
-            with_dynamic_slices(program, analyses_of(program).body(function), self._reroll)
-            for function in outside_kernels(program)
-            # Shorter ones, such as the bodies of most loops, need not be read.
-            if len(function.entry_block.operations) > self._min_length
-        )
+        self._options, self._min_length = options, min_length
 
-    def _reroll(self, body: FunctionView) -> int:
+    def reroll(self, body: FunctionView) -> int:
+        """Rolls up repeated blocks of a function in place; how many loops were made of them."""
         text = op_string_of(body)
         taken = np.zeros(len(text.letters), bool)
         count = 0
@@ -127,7 +125,7 @@ class _RerollSearch:
             loop = self._loop(text, word) or self._loop(text, text.in_turns(word))
             if loop is None or taken[loop.span].any():
                 continue
-            if not loop.is_worth_it(self._work, self._stored, self._max_work):
+            if not loop.is_worth_it(self._work, self._options):
                 continue
             taken[loop.span] = True
             loop.write()
@@ -139,7 +137,7 @@ class _RerollSearch:
         row = _in_a_row(text.alike(word))
         if len(row.starts) < self._min_length:
             return None
-        return _RolledBlocks.of(self._rules, self._fused_calls, text, row)
+        return _RolledBlocks.of(self._rules, text, row)
 
 
 def _in_a_row(word: RepeatedBlock) -> RepeatedBlock:
@@ -160,24 +158,20 @@ class _RolledBlocks(Group):
 
     Attributes:
       span: their letters.
-      fused_calls: which functions consist of ops that XLA fuses, as far as somebody has asked.
       carry: inputs that are a result of the block before, with this result, or another one of these
         inputs in the block before, with that one.
       outputs: results that are used after the loop, other than the last block's, or not carried.
     """
 
     span: slice
-    fused_calls: dict[str, bool]
     carry: dict[Column, Column]
 
     @classmethod
-    def of(
-        cls, rules: Rules, fused_calls: dict[str, bool], text: OpString, word: RepeatedBlock
-    ) -> _RolledBlocks | None:
+    def of(cls, rules: Rules, text: OpString, word: RepeatedBlock) -> _RolledBlocks | None:
         """The loop; ``None`` if a block uses what is not carried to it."""
         loop = cls(rules, text.body, text.packs(word), constants=text.free)
         first, end = word.starts[0], word.starts[-1] + word.length
-        loop.span, loop.fused_calls, loop.carry = slice(first, end), fused_calls, {}
+        loop.span, loop.carry = slice(first, end), {}
         before = {result[:-1]: result for pack in loop.packs for result in loop.results(pack)}
         further: list[Column] = []
         for column in loop.inputs:
@@ -212,7 +206,7 @@ class _RolledBlocks(Group):
             before[column[:-1]] = column
         return True
 
-    def is_worth_it(self, work: Work, stored: float, max_work: float) -> bool:
+    def is_worth_it(self, work: Work, options: Reroll) -> bool:
         """Whether the blocks are small kernels, and bytes to store few beside what they do."""
         body, block = self.body, [pack[0] for pack in self.packs]
         apart = [
@@ -222,11 +216,11 @@ class _RolledBlocks(Group):
         ]
         if apart and not self.is_chain():
             return False
-        kernels = [i for i in block if not self.is_fused(body.ops[i], body.names[i])]
+        kernels = [i for i in block if not self.is_fused(i)]
         if not kernels:
             return False
         block_work = sum(work.at(body, i) for i in block)
-        if block_work > max_work:
+        if block_work > options.max_work:
             return False
         # Its kernels' results are stored by straight-line code as well.
         types = [t for i in block if body.names[i] in FUSED for t in body.signatures[i].results]
@@ -236,7 +230,7 @@ class _RolledBlocks(Group):
         types += map(self.type, self.outputs)
         # Put together, and taken apart; the same of its cotangent.
         types += [self.type(column) for column in apart for _ in range(APART)]
-        most = stored * (block_work + work.kernel * len(kernels))
+        most = options.stored * (block_work + work.kernel * len(kernels))
         if work.stored_byte * sum(map(size, types)) <= most:
             return True
         gone = self._made_products(work)
@@ -288,22 +282,18 @@ class _RolledBlocks(Group):
         carried = set(self.carry)
         for pack in self.packs:
             if not carried.isdisjoint(self.operands(pack)):
-                if not self.is_fused(self.body.ops[pack[0]], self.body.names[pack[0]]):
+                if not self.is_fused(pack[0]):
                     return True
                 carried.update(self.results(pack))
         return False
 
-    def is_fused(self, op: Any, name: str) -> bool:
+    def is_fused(self, index: int) -> bool:
         """Whether XLA fuses an op with others; of a call, all ops of its function."""
-        if name != "jaxpr.jit":
-            return name in FUSIBLE
-        symbol = op.attributes["jaxpr"].value
-        fused = self.fused_calls.get(symbol)
-        if fused is None:
-            function = self.rules.program.function(symbol)
-            fused = all(self.is_fused(op, name) for op, name, _ in ops_of(function))
-            self.fused_calls[symbol] = fused
-        return fused
+        signature = self.body.signatures[index]
+        if signature.name != "jaxpr.jit":
+            return signature.name in FUSIBLE
+        ops = reached_ops(self.rules.program.functions, called(signature))
+        return all(name in FUSIBLE or name == "jaxpr.jit" for _, name in ops)
 
     def write(self) -> None:
         """Writes the loop in place of the blocks."""

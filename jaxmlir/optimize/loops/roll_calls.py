@@ -31,6 +31,7 @@ from jaxmlir.optimize.vectorize.isomorphic import Group, independent_groups
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
+from jaxmlir.support.lazy import memoized
 from jaxmlir.transforms.templates import Rules
 
 # Six masks, or six arrays of normal numbers, each used once, on two cores: CPU time to run in the
@@ -78,7 +79,6 @@ class _CallMapper:
     def __init__(self, rules: Rules, min_calls: int):
         self.rules = rules
         self.min_calls = min_calls
-        self._draws: dict[str, bool] = {}
 
     def visit(self, body: FunctionView) -> bool:
         """Maps calls of one function; whether any loops were made."""
@@ -99,12 +99,11 @@ class _CallMapper:
                 above.update(behind, calls)
         return bool(above)
 
+    @memoized
     def draws(self, symbol: str) -> bool:
         """Whether a function makes random bits by the hash that takes long to compile."""
-        if symbol not in self._draws:
-            ops = reached_ops(self.rules.program.functions, symbol, custom_rules=False)
-            self._draws[symbol] = any(_is_hash(op, name) for op, name in ops)
-        return self._draws[symbol]
+        ops = reached_ops(self.rules.program.functions, symbol, custom_rules=False)
+        return any(_is_hash(op, name) for op, name in ops)
 
     def write(self, body: FunctionView, calls: list[int]) -> None:
         """Writes one loop in place of calls, where the first of them is."""

@@ -48,7 +48,15 @@ from jaxmlir.analysis.function_view import OpView, number_of, ops_of
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import Work, is_plain_array, is_plain_op, size
 from jaxmlir.dialect import codec, op_signature
-from jaxmlir.dialect.builder import clone, converted, is_constant, overwrites, returned, zeros
+from jaxmlir.dialect.builder import (
+    clone,
+    converted,
+    is_constant,
+    only_user,
+    overwrites,
+    returned,
+    zeros,
+)
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
@@ -62,7 +70,7 @@ from jaxmlir.optimize.loops.scan_editor import (
     can_change,
     loops_of,
 )
-from jaxmlir.optimize.vectorize.stacking import total_of
+from jaxmlir.optimize.vectorize.stacking import added, total_of
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.edit import before_return
@@ -222,7 +230,7 @@ class _Body:
 
     def terms(self, arg: ir.Value, out: ir.Value) -> list[_Summand]:
         """The terms that an iteration adds to a carried value; none if it does more than that."""
-        if out == arg or not _can_be_summed(arg.type) or not _used_once(arg):
+        if out == arg or not _can_be_summed(arg.type) or only_user(arg) is None:
             return []
         terms: list[_Summand] = []
         carried = False
@@ -234,7 +242,7 @@ class _Body:
                 if negative:
                     return []
                 carried = True
-            elif node is not None and _used_once(value) and _is_addition(node):
+            elif node is not None and only_user(value) is not None and _is_addition(node):
                 second = negative != (node.name == "jaxpr.sub")
                 pending += [(node.operands[1], second), (node.operands[0], negative)]
             else:
@@ -245,7 +253,7 @@ class _Body:
         """A value as linear ops on a core."""
         chain: list[OpView] = []
         core = value
-        while (node := self.nodes.get(core)) is not None and _used_once(core):
+        while (node := self.nodes.get(core)) is not None and only_user(core) is not None:
             if not is_plain_op(node):
                 break
             rows = self.rows(node)
@@ -267,7 +275,7 @@ class _Body:
             node = self.nodes.get(core)
             if node is None or not is_plain_op(node) or not self.is_linear(node):
                 return None
-            if core != value and not _used_once(core):
+            if core != value and only_user(core) is None:
                 return None
             core = self.varying(node)
         return core if core != value else None
@@ -423,31 +431,40 @@ def _write(rules: Rules, editor: ScanEditor, body: _Body, sums: list[_CarriedSum
         _keep(editor, sum_.item, staying)
     editor.ys += stacks.values()
     editor.write()
-    loop_results = list(editor.written.results) if editor.written is not None else []
-
-    def sum_of(item: CarriedValue) -> ir.Value:
-        return loop_results[editor.carry.index(item)] if item in editor.carry else item.init
-
     for sum_, result in zip(sums, results, strict=True):
         with before, editor.op.location:
-            total = sum_of(sum_.item)
+            total = _sum_of(editor, sum_.item)
             for term in sum_.terms:
-                if not term.leaves:
-                    continue
-                if term.rows:
-                    rows = {
-                        v: body.slices[v] if v in body.slices else stacks[v].written
-                        for v in term.rows
-                    }
-                    value = _summed(rules, term, rows, updates.get(term), editor.scan.length)
-                else:
-                    value = sum_of(term.carried)
-                for op in reversed(term.after):
-                    value = op(value)
-                total = _added(total, value, term.negative)
+                if term.leaves:
+                    value = _after(rules, editor, body, term, stacks, updates.get(term))
+                    total = added(total, value, term.negative)
             total = converted(total, result.type)
         result.replace_all_uses_with(total)
     editor.finish()
+
+
+def _sum_of(editor: ScanEditor, item: CarriedValue) -> ir.Value:
+    """What the loop that was written gives for a sum; what that began with, if it does no more."""
+    return editor.written.results[editor.carry.index(item)] if item in editor.carry else item.init
+
+
+def _after(
+    rules: Rules,
+    editor: ScanEditor,
+    body: _Body,
+    term: _Summand,
+    stacks: dict[ir.Value, StackedResult],
+    update: _SunkOp | None,
+) -> ir.Value:
+    """What a term comes to in all iterations, once the loop is written."""
+    if term.rows:
+        rows = {v: body.slices.get(v) or stacks[v].written for v in term.rows}
+        value = _summed(rules, term, rows, update, editor.scan.length)
+    else:
+        value = _sum_of(editor, term.carried)
+    for op in reversed(term.after):
+        value = op(value)
+    return value
 
 
 def _outside(body: _Body, node: OpView, rows: Sequence[ir.Value]) -> _SunkOp:
@@ -463,7 +480,7 @@ def _carry(editor: ScanEditor, core: ir.Value) -> CarriedValue:
     """A new carried value that adds up a value of the body."""
     arg = editor.new_argument(core.type)
     with before_return(editor.body), editor.body.location:
-        out = _added(arg, core, False)
+        out = added(arg, core, False)
     with ir.InsertionPoint(editor.op), editor.op.location:
         item = CarriedValue(zeros(core.type), arg, out)
     editor.carry.append(item)
@@ -478,13 +495,8 @@ def _keep(editor: ScanEditor, item: CarriedValue, terms: Sequence[_Summand]) -> 
     total = item.arg
     with before_return(editor.body), editor.body.location:
         for term in terms:
-            total = _added(total, term.value, term.negative)
+            total = added(total, term.value, term.negative)
         item.out = converted(total, item.arg.type)
-
-
-def _added(total: ir.Value, value: ir.Value, negative: bool) -> ir.Value:
-    name = "jaxpr.sub" if negative else "jaxpr.add"
-    return ir.Operation.create(name, [total.type], [total, converted(value, total.type)]).result
 
 
 def _summed(
@@ -608,11 +620,6 @@ def _can_be_summed(type_: ir.Type) -> bool:
     if isinstance(dtype, dtypes.ExtendedDType) or dtype == np.bool_:
         return False
     return dtypes.issubdtype(dtype, np.integer) or dtypes.finfo(dtype).maxexp >= 128
-
-
-def _used_once(value: ir.Value) -> bool:
-    uses = iter(value.uses)
-    return next(uses, None) is not None and next(uses, None) is None
 
 
 _ADDITIONS = with_trait(Trait.ADDITIVE)

@@ -1,21 +1,22 @@
-"""``jaxpr-checkpoint-segments``: a forward pass is run again, a segment at a time, where memory is
-not at hand.
+"""``jaxpr-checkpoint-segments``: runs a forward pass again, a segment at a time, where its memory
+would be mapped anew.
 
-A C library keeps freed blocks of up to 32 MiB for the next call.  Where the values that a backward
-pass reads take several times as much, each call maps memory anew, which is filled with zeros before
-it is written, and that takes longer than to compute most of them a second time::
+A C library keeps freed blocks of up to 32 MiB for the next call.  If the residuals of a backward
+pass take several times as much, each call maps memory anew, and the system fills it with zeros.
+This takes longer than recomputing most of the residuals::
 
     a = f(x);  b = g(a);  ...  late(a, b, ct)
     ->   a = f(x);  b = g(a);  ...  x = wait(x, ct);  a = f(x);  b = g(a);  late(a, b, ct)
 
-The segments are those of a memory budget (:mod:`jaxmlir.optimize.memory.straight`), in as
-small a number as gets along with a block that is kept.  What is in memory when is known of the
-steps of the function (:mod:`jaxmlir.optimize.memory.profile`): a value that is
-computed again is not there from its last reader in the forward pass to its segment of the backward
-pass; what its segment starts from is.
+The segments are those of a memory budget (:mod:`jaxmlir.optimize.memory.straight`): as few as make
+the program fit in a block that the library keeps.  The memory is estimated from the function's
+profile (:mod:`jaxmlir.optimize.memory.profile`).  A recomputed value is not in memory from its last
+reader in the forward pass to its segment of the backward pass; the values that its segment reads
+are.
 
-Time and temporary memory of gradients after and before, jax 0.10 and 0.12: a residual network 0.82
-and 0.81, and 0.47; a transformer of 48 unrolled layers 0.89 and 0.78, and 0.12.
+Ratios of the time of gradients after and before, with jax 0.10 and 0.12, and of their temporary
+memory: a residual network 0.82 and 0.81, and 0.47; a transformer of 48 unrolled layers 0.89 and
+0.78, and 0.12.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from jaxmlir.optimize.memory.profile import Timeline, is_short, total
 from jaxmlir.optimize.memory.straight import SEGMENTS, Segment, StraightLine
 from jaxmlir.passes.base import Amount, Count, Pass
 
-# How many numbers of segments are looked at, from the least one that could do.
+# How many numbers of segments are tried, from the least that could be enough.
 TRIED = 4
 
 
@@ -41,16 +42,16 @@ class CheckpointSegments(Pass):
     """Run straight-line forward passes again, a segment at a time, where that saves time.
 
     Options:
-      min-peak: programs that need fewer bytes at once store what their derivative reads; by
-        default twice of what the library keeps.
-      calls: how often the program is taken to be called: what is computed again has to save the
-        time that it takes to compile within so many calls.
+      min-peak: programs that need fewer bytes at once are left alone; by default twice the size of
+        a block that the C library keeps.
+      calls: how often the program is taken to be called: running ops again has to save, within so
+        many calls, the time that compiling them takes.
     """
 
     name: ClassVar[str] = "jaxpr-checkpoint-segments"
     # Memory of other devices is not mapped anew.
     compilers: ClassVar[tuple[str, ...]] = ("cpu",)
-    # What is computed again may be a sum over devices.
+    # A recomputed op may be a sum over devices.
     partitioned: ClassVar = False
     min_peak: Count | None = None
     calls: Amount = CALLS
@@ -58,9 +59,8 @@ class CheckpointSegments(Pass):
     def run(self, program: Module) -> bool:
         costs, min_peak, changed = program.target.costs, self.min_peak, False
         if min_peak is None:
-            # How long mapping takes depends on whether the system has large pages left: attention
-            # that takes 33 MiB takes 0.6 to 1.2 times as long in segments, from one process to the
-            # next.
+            # The time of mapping depends on whether the system has large pages left: attention of
+            # 33 MiB takes 0.6 to 1.2 times as long in segments, from one process to the next.
             min_peak = 2 * costs.kept_block
         if total(program) < min_peak:
             return False
@@ -83,7 +83,7 @@ class CheckpointSegments(Pass):
 def _paying(
     line: StraightLine, steps: Timeline, most: float, prices: Prices
 ) -> tuple[list[Segment], float]:
-    """The segments that save most time, and how many nanoseconds; none, if none do."""
+    """The segments that save most time, and the nanoseconds; no segments if none save any."""
     costs = prices.program.target.costs
     enough = [number for number in SEGMENTS if most <= number * costs.kept_block]
     best, gain = list[Segment](), 0.0
@@ -101,7 +101,7 @@ def _paying(
 
 
 def memory_in_segments(segments: list[Segment], line: StraightLine, steps: Timeline) -> np.ndarray:
-    """What each step needs, if segments are run again."""
+    """The bytes in memory at each step if the segments are run again."""
     placed = [(part, bisect_left(steps.flat.tops, part.first)) for part in segments]
     early = steps.unread({steps.number(v): place for part, place in placed for v in part.values})
     change = np.zeros(len(steps.flat.ops) + 1)

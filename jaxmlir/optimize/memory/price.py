@@ -1,5 +1,5 @@
-"""What it costs to compute a value again, and to store it, by the table of the target
-(:mod:`jaxmlir.targets.costs`); here is what less memory is worth beyond that."""
+"""The prices of recomputing a value and of storing it, by the target's table of costs
+(:mod:`jaxmlir.targets.costs`), and what saving memory is worth beyond that."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from jaxmlir.optimize.memory.profile import peak, total
 from jaxmlir.targets.costs import Costs
 
 MEMORY = 1.25
-"""What not occupying a byte is worth by default, beyond the time that its traffic takes: in parts
-of that, where it is dearest."""
+"""The default price of occupying a byte, beyond the time of its memory traffic: a multiple of that
+time in memory that is mapped anew, where it is longest."""
 SLOWDOWN = 0.05
-"""What two loops may take longer by default on a host, for the sake of memory.  On a device it is
-nothing: there memory is short where it is full, which a budget says."""
+"""The fraction of its time that a pair of loops may take longer by default on a host, to save
+memory.  On a device it is zero: memory is short there only when it is full, which a budget says."""
 MOVED = 16.0
-"""How often a byte is stored and read again while one is sent to another device."""
+"""How often a byte can be stored and read again in the time of sending one to another device."""
 _MOVING = frozenset({"device_put", "reshard", "sharding_constraint"})
 
 
 @functools.cache
 def size_of(type_: ir.Type) -> float:
-    """The bytes of a value; infinite where they are not known: symbolic shapes, references, types
-    of other dialects."""
+    """The bytes of a value; infinite if they are unknown: symbolic shapes, references, types of
+    other dialects."""
     aval = aval_if_any(type_)
     shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
     if shape is None or not all(isinstance(d, int) for d in shape):
@@ -47,7 +47,7 @@ def size_of(type_: ir.Type) -> float:
 
 
 def _tiled(type_: ir.Type, costs: Costs) -> float:
-    """How much larger the tiles are that hold a value: rows of few elements leave gaps."""
+    """The factor by which hardware tiles make a value larger: they pad short rows."""
     if costs.lanes == 1 or not 0 < size_of(type_) < inf:
         return 1.0
     *_, rows, row = 1, 1, *aval_of(type_).shape
@@ -65,10 +65,10 @@ class Prices:
     """The prices of a program's ops and values.
 
     Attributes:
-      memory: what not occupying a byte is worth, in nanoseconds; by default :data:`MEMORY`.
-      traffic: what storing it takes; by default, in memory that is mapped anew.
-      fence: an optimization barrier, which by default is not to be run twice: somebody put it there
-        for a reason that is not known.
+      memory: the price of occupying a byte, in nanoseconds; the default is by :data:`MEMORY`.
+      traffic: the time to store a byte and read it; by default, in memory that is mapped anew.
+      fence: the price of an optimization barrier.  By default it must not be run twice, because
+        somebody put it there for an unknown reason.
     """
 
     program: Module
@@ -88,23 +88,23 @@ class Prices:
             self.memory = MEMORY * costs.stored_byte_mapped
 
     def within(self, length: int) -> Prices:
-        """The prices inside of a loop: what is stored there is stored for one iteration only."""
+        """The prices inside a loop, where values are stored for one iteration only."""
         return replace(self, memory=self.memory / length)
 
     @property
     def spread(self) -> float:
-        """Laying out a value each of whose elements is read for several."""
+        """The price of laying out a value each of whose elements is read for several others."""
         return self._costs.spread_value
 
     def storing(
         self, type_: ir.Type, *, is_computed: bool = True, is_linked: bool = False
     ) -> float:
-        """Keeping a value of each iteration for another loop.
+        """The price of storing a value of each iteration for another loop.
 
         Args:
-          is_computed: whether a kernel computes it element by element, which stores it as well,
-            unless it is a mask: these have other tiles.
-          is_linked: whether it is stored already.
+          is_computed: whether an elementwise kernel computes the value.  This kernel stores it as
+            well, unless it is a mask: masks have other tiles.
+          is_linked: whether the value is stored already.
         """
         costs = self._costs
         kernels = costs.linked_value if is_linked else costs.fused_value
@@ -114,11 +114,11 @@ class Prices:
         return kernels + size_of(type_) * (tiles + self.memory)
 
     def at(self, body: FunctionView, index: int) -> float:
-        """Running an op of a numbered function once more."""
+        """The price of running an op of a function once more."""
         return self.computing(body.ops[index], body.signatures[index])
 
     def computing(self, op: Any, signature: Signature) -> float:
-        """Running an op once more; infinite if it must not be run twice, or depends on symbolic
+        """The price of running an op once more; infinite if it must not run twice, or has symbolic
         sizes."""
         name = signature.name
         if name == "jaxpr.optimization_barrier":
@@ -144,10 +144,10 @@ class Prices:
         return sum(max(map(self.function, call.symbols)) * call.times for call in calls)
 
     def function(self, symbol: str) -> float:
-        """Running a function of the program once more."""
+        """The price of running a function of the program once more."""
         price = self._functions.get(symbol)
         if price is None:
-            # A function that calls itself: how often is not known.
+            # If the function calls itself, the number of calls is unknown.
             self._functions[symbol] = inf
             price = self._functions[symbol] = sum(
                 self.computing(op, op_signature.of_op(op, name, operands))
@@ -158,20 +158,21 @@ class Prices:
 
 @functools.cache
 def _is_distinct(name: str) -> bool:
-    """Whether two ops of a name are not one with the same operands, or are one that is not to be
-    run twice."""
+    """Whether ops of a name must not run twice: collectives, and ops that are ``distinct`` even
+    with the same operands, such as copies and messages."""
     record = ops.record_of(name)
-    # To run a collective again is to communicate again.
+    # Running a collective again communicates again.
     return record is not None and bool(record in COLLECTIVES.ops or record.distinct)
 
 
-# By signature, of every program; by whether it is partitioned.
+# The prices of ops without functions, by costs, by whether the program is partitioned, and by
+# signature; shared by all programs.
 _leaves: dict[tuple[Costs, bool], dict[Signature, float]] = {}
 
 
 def _is_local(signature: Signature) -> bool:
-    """Whether devices among which arrays are partitioned compute an op without exchanging anything,
-    whatever the dimension is that they have parts of."""
+    """Whether an op on partitioned arrays needs no communication, whichever dimension is
+    partitioned; ops that are priced otherwise, by their functions or as transfers, count too."""
     name = signature.name
     if may_have_functions(name) or name.removeprefix("jaxpr.") in _MOVING:
         return True
@@ -186,7 +187,7 @@ _LOCAL = ops.with_trait(ops.Trait.ELEMENTWISE, ops.Trait.VIEW) | {
 }
 
 
-# Ops that have a kernel of their own, whatever reads their results.
+# Ops that have a kernel of their own, whatever ops read their results.
 _UNFUSED = frozenset().union(
     *map(ops.with_trait, (ops.Trait.CONTRACTION, ops.Trait.REDUCTION, ops.Trait.CUMULATIVE))
 )
@@ -213,8 +214,8 @@ def _leaf(node: OpView, name: str, costs: Costs) -> float:
 
 
 def traffic(program: Module) -> float:
-    """What a stored byte takes in a program, in nanoseconds: the compiler has one block of memory
-    for all that is not an argument or a result."""
+    """The time to store a byte in a program and read it, in nanoseconds: the compiler allocates one
+    block of memory for all values but arguments and results."""
     costs, most = program.target.costs, most_at_once(program)
     if most <= costs.cached:
         return costs.stored_byte_cached
@@ -222,7 +223,7 @@ def traffic(program: Module) -> float:
 
 
 def most_at_once(program: Module) -> float:
-    """The bytes that a program needs at once; of one whose values fit in caches, of all these."""
-    # Where that is little, the bytes of all values are no less, and quickly added up.
+    """The bytes that a program needs at once; if all its values fit in caches, their total."""
+    # The total is no less than the peak, and quickly added up.
     most: float = total(program)
     return peak(program) if most > program.target.costs.cached else most

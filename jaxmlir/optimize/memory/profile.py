@@ -1,16 +1,15 @@
-"""Which values of a function are in memory when: the one model that peaks, budgets and traffic are
-read from.
+"""A model of which values of a function are in memory at each op; peaks, budgets and traffic are
+read from it.
 
-XLA inlines calls.  It computes cheap elementwise values in each kernel that reads them, and others
-as well if that is a single one; all else is stored by a kernel of its own, and is there until the
-last kernel that reads it has run.  Matrix products and reductions are kernels of a library: what
-they read is stored, but for arithmetic on floats that a sum, maximum or minimum alone reads.  An
-elementwise kernel may write
-its result where an operand was that nobody reads any more.  A loop or call that is not inlined
-needs what its function does.
+XLA inlines calls.  It computes cheap elementwise values in each kernel that reads them, and other
+elementwise values if a single kernel reads them.  A kernel of its own stores every other value,
+which stays in memory until its last reader has run.  Matrix products and reductions are library
+kernels: their operands are stored, except for float arithmetic that only a sum, maximum or minimum
+reads.  An elementwise kernel may write its result in the place of an operand that has no later
+reader.  A loop, or a call that is not inlined, needs the memory of its function.
 
-What a compiler makes of a program differs, so this compares two forms of one program, and tells
-kilobytes from megabytes; it is not what :meth:`memory_analysis` says.
+Compilers differ from this model.  It is good enough to compare two forms of a program, and to tell
+kilobytes from megabytes; it does not predict :meth:`memory_analysis`.
 """
 
 from __future__ import annotations
@@ -43,11 +42,12 @@ from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, may_have_functions, with_trait
 
-# What is computed by the kernel that reads it, and what it is the same memory as its operand.
+# Ops that are fused into the kernels that read them; ops whose result is their operand's memory.
 FUSED = FUSIBLE - INDEXED
 VIEWS = with_trait(Trait.RESHAPE)
-# What is computed as a part of the reduction that alone reads it.  By the temporary memory of the
-# reduction, jax 0.10 and 0.12 alike: not a selection, a conversion, a slice, or a slow function.
+# Ops that are computed as a part of the reduction that alone reads them.  By the temporary memory
+# of the reduction, in jax 0.10 and 0.12, these include no selections, conversions, slices, or slow
+# functions.
 _SUMMED = (
     FUSED
     - SLOW.keys()
@@ -55,9 +55,9 @@ _SUMMED = (
     - {f"jaxpr.{name}" for name in ("clamp", "convert_element_type", "erf_inv", "rev", "select_n")}
 )
 Kernels = tuple[int, int, int]
-"""The kernels that read a value: the least and the greatest of their numbers, and the last of them.
+"""The kernels that read a value: their least and their greatest number, and the step of the last.
 
-A kernel has the number of its last step, ``~i`` if that reads the value from memory.
+The number of a kernel is its last step ``i``, or ``~i`` if that step reads the value from memory.
 """
 _NONE: Kernels = (sys.maxsize, -sys.maxsize, -1)
 # Calls are not inlined into functions that would be longer than this.
@@ -65,13 +65,13 @@ MAX_STEPS = 100_000
 
 
 class MemoryProfile:
-    """The ops of a function, its steps, and which of the values between them are in memory.
+    """The ops of a function, called steps, and which of the values between them are in memory.
 
     Attributes:
       view: the function.
-      users: of each value the steps that read it.
-      stored: of each value whether it is in memory, rather than computed where it is read.
-      ends: of each value the last kernel that reads it, by its last step; -1 if there is none.
+      users: for each value, the steps that read it.
+      stored: for each value, whether it is in memory, rather than computed where it is read.
+      ends: for each value, the last step of the last kernel that reads it; -1 if there is none.
     """
 
     def __init__(
@@ -84,9 +84,9 @@ class MemoryProfile:
         """
         Args:
           inner: the bytes that the functions of an op need.
-          stored: names of ops whose results are stored in any case.
-          once: whether a value that several ops read is stored in any case, as it is to be computed
-            once: what comes nearest to what XLA reports of straight-line code.
+          stored: names of ops whose results are always stored.
+          once: whether values that several ops read are always stored, so that they are computed
+            once.  This comes nearest to what XLA reports for straight-line code.
         """
         self._once = once
         self.view = view
@@ -102,7 +102,7 @@ class MemoryProfile:
     # --- which values are in memory ---
 
     def _find_stored(self) -> None:
-        """Finds where values are read, from the end."""
+        """Finds the kernels that read each value, and whether it is stored, from the end."""
         view = self.view
         self.stored: list[bool] = [True] * len(view.types)
         self._summed: set[int] = set()
@@ -138,7 +138,7 @@ class MemoryProfile:
         return self._kernels[first]
 
     def _is_stored(self, index: int, value: int) -> bool:
-        """Whether the result of an op that can be fused is in memory, but for being returned."""
+        """Whether a result of a fusible op is in memory, unless it is returned anyway."""
         name, (least, greatest, _) = self.view.names[index], self._kernels[value]
         if self._once and len(self.users[value]) > 1:
             return True
@@ -147,7 +147,7 @@ class MemoryProfile:
         return least < 0 and not self._is_summed(name, value)
 
     def _is_summed(self, name: str, value: int) -> bool:
-        """Whether an op of a name is a part of the reduction of its result, which is noted."""
+        """Whether an op is computed as a part of the reduction of its result; notes the result."""
         users, view = self.users[value], self.view
         if name not in _SUMMED or len(users) != 1 or not _is_float(view.types[value]):
             return False
@@ -158,14 +158,14 @@ class MemoryProfile:
         return is_part
 
     def is_identity(self, index: int) -> bool:
-        """Whether a step is a fence: its results are its operands, in the same memory."""
+        """Whether a step is a fence, whose results are its operands, in the same memory."""
         name = self.view.names[index]
         if name == "jaxpr.jit":
             return self.view.signatures[index].named["name"].value == "fence"
         return name == "jaxpr.optimization_barrier"
 
     def is_counted(self, value: int) -> bool:
-        """Whether a value takes memory of its own, which is no argument's or result's."""
+        """Whether a value takes memory of its own and is neither an argument nor a result."""
         return value not in self.returned and self._takes_memory(value)
 
     def _takes_memory(self, value: int) -> bool:
@@ -179,7 +179,7 @@ class MemoryProfile:
 
     @functools.cached_property
     def bytes(self) -> np.ndarray:
-        """What each step needs, with all steps of its kernels, besides arguments and results."""
+        """The bytes in memory at each step, besides arguments and results."""
         return self.needed(range(len(self.view.ops)), without=self.returned)
 
     def kernel(self, index: int) -> int:
@@ -195,11 +195,11 @@ class MemoryProfile:
     def needed(
         self, steps: Iterable[int], before: Set[int] = frozenset(), without: Set[int] = frozenset()
     ) -> np.ndarray:
-        """Bytes of the values that some steps, in order, have stored, at each of these.
+        """The bytes in memory at each of some steps, in order, of values that they have stored.
 
         Args:
-          before: what is there before them, and counts too.
-          without: what of their results does not count.
+          before: values that are in memory before the steps and count too.
+          without: results of the steps that don't count.
         """
         names, results, sizes = self.view.names, self.view.results, self.sizes
         ending: defaultdict[int, list[int]] = defaultdict(list)
@@ -243,13 +243,13 @@ class ProfiledOp(NamedTuple):
 
 
 class Timeline(MemoryProfile):
-    """The profile of a function with the calls inlined that XLA inlines.
+    """The profile of a function with those calls inlined that XLA inlines.
 
     Attributes:
-      body: the function, in which values have numbers of their own.
-      flat: the view with calls inlined: its ops are the steps.
-      outer: of values the function's own values that are the same, the first first; what is
-        computed in a call and not returned is not among them.
+      body: the function before inlining; its values have other numbers.
+      flat: the view with calls inlined; its ops are the steps.
+      outer: the function's own values that each value stands for, in order.  A value that a callee
+        computes and doesn't return has none.
     """
 
     def __init__(self, program: Module, function: func.FuncOp, peaks: Peaks | None = None):
@@ -268,31 +268,31 @@ class Timeline(MemoryProfile):
         )
 
     def own_value(self, number: int) -> ir.Value:
-        """The first of the function's own values that are a value."""
+        """The first of the function's own values that a value stands for."""
         return self.body.value(self.outer[number][0])
 
     def number(self, own: int) -> int:
-        """Which value one of the function's own values is."""
+        """The number of the value that stands for one of the function's own values."""
         return self.flat.own[own]
 
     def maker(self, value: int) -> ProfiledOp | None:
-        """The step that gives a value."""
+        """The step that computes a value; ``None`` for arguments."""
         index = self.makers[value]
         return None if index is None else self.step(index)
 
     @functools.cached_property
     def depths(self) -> list[int]:
-        """The number of steps, one after another, that each value takes."""
+        """The length of the longest chain of steps that computes each value."""
         depths = [0] * self.flat.arity
         for operands, (first, last) in zip(self.flat.operands, self.flat.results, strict=True):
             depths += [1 + max([depths[v] for v in operands], default=0)] * (last - first)
         return depths
 
     def unread(self, places: Mapping[int, int]) -> Timeline:
-        """The timeline where nobody reads some values at a step or later.
+        """The timeline without the reads of some values from a step on.
 
         Args:
-          places: for each of these values that step.
+          places: for each of these values, that step.
         """
         timeline = copy.copy(self)
         timeline.__dict__.pop("bytes", None)
@@ -305,7 +305,7 @@ class Timeline(MemoryProfile):
 
 
 class _Callees:
-    """The functions that ops call and that XLA inlines, with their own calls inlined."""
+    """The callees of ops that XLA inlines, with their own calls inlined."""
 
     def __init__(self, program: Module):
         self._program = program
@@ -316,7 +316,7 @@ class _Callees:
         if symbol is None:
             return None
         if symbol not in self._by_symbol:
-            # In itself a function stays a call.
+            # A recursive call is not inlined.
             self._by_symbol[symbol] = None
             body = analyses_of(self._program).body(self._program.function(symbol))
             self._by_symbol[symbol] = body.with_calls_inlined(self)
@@ -324,7 +324,7 @@ class _Callees:
 
 
 def _callee(op: Any, name: str) -> str | None:
-    """The function that an op calls and that XLA inlines, with nothing asked of the call."""
+    """The callee of an op if XLA inlines it and the call has no context of its own."""
     if not is_inlined(op, name) or "jaxpr.ctx" in op.attributes:
         return None
     return op.attributes["jaxpr"].value
@@ -353,7 +353,7 @@ def is_short(program: Module, function: func.FuncOp) -> bool:
 
 
 class Peaks:
-    """The bytes that functions of a program need, besides arguments and results."""
+    """The bytes that functions of a program need at once, besides arguments and results."""
 
     def __init__(self, program: Module):
         self._program = program
@@ -364,36 +364,36 @@ class Peaks:
             # Callees first: programs may be nested deeper than Python's stack.
             for callee in analyses_of(self._program).graph.callees_first([symbol]):
                 if callee not in self._by_symbol:
-                    # A function that calls itself needs nothing for that.
+                    # A recursive call counts as needing nothing.
                     self._by_symbol[callee] = 0.0
                     self._by_symbol[callee] = self.profile(callee).peak
         return self._by_symbol[symbol]
 
     def of_op(self, op: Any) -> float:
-        """The bytes that the functions of an op need: those of the one that needs most."""
+        """The bytes that the functions of an op need: the maximum."""
         return max(map(self.of, symbols_of(op)), default=0.0)
 
     def profile(self, symbol: str) -> MemoryProfile:
-        """The profile of a function, calls inlined unless that is too much."""
+        """The profile of a function, with calls inlined unless that makes it too long."""
         function = self._program.function(symbol)
         if is_short(self._program, function):
             return Timeline(self._program, function, self)
         return MemoryProfile(analyses_of(self._program).body(function), self.of_op)
 
     def of_entries(self) -> list[MemoryProfile]:
-        """The profiles of the public functions, and of those that others call from elsewhere."""
+        """The profiles of public functions, and of functions that no other refers to."""
         return [*map(self.profile, analyses_of(self._program).graph.entry_points())]
 
 
 def peak(program: Module) -> float:
-    """Bytes that a program needs at once, besides arguments and results: its entry point that needs
-    most."""
+    """Bytes that a program needs at once, besides arguments and results: the maximum over its entry
+    points."""
     return max([profile.peak for profile in Peaks(program).of_entries()], default=0.0)
 
 
 def peak_beside_results(program: Module) -> float:
-    """Bytes that a program needs at once where each value is computed once, and the memory of
-    results is used for others before."""
+    """Bytes that a program needs at once besides its results, if each value is computed once and
+    the memory of a result holds other values before."""
     peaks, needs = Peaks(program), [0.0]
     for symbol in analyses_of(program).graph.entry_points():
         body = analyses_of(program).body(program.function(symbol))
@@ -404,6 +404,6 @@ def peak_beside_results(program: Module) -> float:
 
 
 def total(program: Module) -> int:
-    """The bytes of all values that the ops of a program give: no fewer than it needs at once."""
+    """The bytes of all results of a program's ops: no fewer than it needs at once."""
     ops = analyses_of(program).graph.ops.values()
     return sum([size(type_) for pairs in ops for op, _ in pairs for type_ in op.results.types])

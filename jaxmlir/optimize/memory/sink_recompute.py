@@ -1,34 +1,36 @@
-"""``jaxpr-sink-recompute``: what a backward pass reads is computed when it is, of what is there.
+"""``jaxpr-sink-recompute``: computes residuals from values in memory when a backward pass reads
+them.
 
-A derivative stores what its rules ask for.  Some of it follows from the rest: of the softmax
+A derivative stores the residuals that its rules ask for.  Some can be computed from others: the
+backward pass of the softmax
 
 ::
 
     e = exp(s - m);    p = e / sum(e)
 
-both ``e`` and ``p`` are read in the backward pass.  And some of it the backward pass alone reads,
-as it does ``y**-2`` of a quotient ``x / y``, ``1 - u``, or what a scaled activation was before a
-bias was added.  XLA's CPU compiler runs an op as soon as its operands are there, and stores such
-values from then on::
+reads both ``e`` and ``p``.  Others are read by the backward pass only, such as ``y**-2`` for a
+quotient ``x / y``, ``1 - u``, or a scaled activation before its bias is added.  XLA's CPU compiler
+runs an op as soon as its operands are there, and stores such values from then on::
 
     v = f(a, small);  early(v);  ...  late(v, g)
     ->   v = f(a, small);  early(v);  ...  late(f(a, wait(small, g)), g)
 
-What waits is selected by a boolean, true, that comes out of a call with ``g`` which is not inlined;
-if there is nothing small it is ``a``.  So ``v`` is computed when ``g`` is there, and the compiler
-does not take it for the ``v`` of before.
+``wait`` selects its operand by a boolean that is true; a call that takes ``g`` and is not inlined
+returns this boolean.  If there is no small operand, ``a`` waits.  So ``v`` is computed when ``g``
+is there, and the compiler does not merge it with the earlier ``v``.
 
-The steps of the function, calls inlined, are gone through for the place where most memory is
-needed (:mod:`jaxmlir.optimize.memory.profile`).  A value that is in memory there
-is a candidate if its last reader before that place, and its first one after it, are far apart, and
-it follows by few elementwise ops, no more than one of them an exponential or a quotient, from what
-is in memory before and after it anyway: arguments, values that others read later, and small ones.
-Those that save most bytes for their time are chosen, until they take a part of the estimated time
-of the program; a value that nobody reads early is not computed twice, and costs the call alone.
+The memory profile of the function with calls inlined has a step at which most memory is needed, the
+peak (:mod:`jaxmlir.optimize.memory.profile`).  A value that is in memory there is a candidate if
+its last reader before the peak and its first reader after it are far apart, and if few elementwise
+ops, at most one of them an exponential or a quotient, compute it from values that are in memory
+before and after the peak anyway: arguments, values with later readers, and small values.  The
+candidates that save most bytes for their time are chosen, up to a fraction of the program's
+estimated time.  A value without early readers is not computed twice, and costs the call alone.
 
-Time and temporary memory of gradients after and before, jax 0.10 and 0.12: residual networks 0.96,
-0.95 and 0.77, transformers 0.83, 0.81 and 0.87 (with less than 32 MiB, which a C library keeps for
-the next call), Newton's method 1.0, 0.98 and 0.82, attention whose heads are batched 0.98 and 0.76.
+Ratios of the time of gradients after and before, with jax 0.10 and 0.12, and of their temporary
+memory: residual networks 0.96, 0.95 and 0.77; transformers 0.83, 0.81 and 0.87 (with less than 32
+MiB, which a C library keeps for the next call); Newton's method 1.0, 0.98 and 0.82; attention with
+batched heads 0.98 and 0.76.
 """
 
 from __future__ import annotations
@@ -53,18 +55,18 @@ from jaxmlir.optimize.memory.profile import Timeline, is_short
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
 
-# -- Which values are to be computed late, and of what --
+# -- The values to compute late, and the ops that compute them --
 
 
-# Ops that compute one value from what there is, and the expensive ones among them.
+# Limits on the number of ops that compute one value late, and on the expensive ones among them.
 MAX_OPS = 12
 MAX_EXPENSIVE = 1
-# In how many times as large values one is as good as nothing.
+# A value counts as small beside one that is SMALL times as large.
 SMALL = 8
-# Steps one after another that a value waits for. What is read again at once is in a cache, and
-# would not be computed any later.
+# The least number of steps, one after another, that a value waits for.  A value that is read again
+# at once is in a cache, and would not be computed any later.
 MIN_DEPTH = 8
-# Ops that are gone back through to find what is in memory.
+# The most ops that are followed backwards to find a value in memory.
 MAX_BACK = 6
 
 
@@ -73,26 +75,26 @@ class LateValue(NamedTuple):
 
     value: int
     tree: list[int]
-    """The steps that do so, in order."""
+    """The steps that compute it, in order."""
     leaves: list[int]
-    """What they read, the largest first."""
+    """The values that these steps read, the largest first."""
     tied: list[int]
-    """The leaves that have to wait."""
+    """The leaves that wait."""
     after: ir.Value
-    """What they wait for."""
+    """The value that they wait for."""
     users: list[int]
-    """The function's own ops that read it late."""
+    """The function's own ops that read the value late."""
     start: int
     end: int
-    """Between which steps it is not in memory any more."""
+    """The steps between which the value is not in memory any more."""
     gain: int
-    """In bytes."""
+    """Bytes saved."""
     cost: float
-    """In nanoseconds."""
+    """Nanoseconds spent."""
 
 
 class LateValueSearch:
-    """The values of a function that are computed late."""
+    """Searches a function for values to compute late."""
 
     def __init__(self, program: Module, line: Timeline, memory: np.ndarray, min_bytes: int):
         self._line = line
@@ -105,19 +107,19 @@ class LateValueSearch:
         ops = dict(zip(flat.signatures, flat.ops, strict=True))
         of_signatures = {s: prices.computing(op, s) for s, op in ops.items()}
         self._prices = [of_signatures[signature] for signature in flat.signatures]
-        # Which of the function's own ops read a value of it.
+        # The function's own ops that read each of its own values.
         self._users: dict[int, list[int]] = {}
         for i, operands in enumerate(line.body.operands):
             for v in dict.fromkeys(operands):
                 self._users.setdefault(v, []).append(i)
 
     def find(self, slowdown: float, min_gain: float) -> list[LateValue]:
-        """The values to compute late, in the order in which they are needed: those that save most
-        bytes for their time.
+        """The values to compute late, those that save most bytes for their time; in the order in
+        which they are read.
 
         Args:
-          slowdown: the part of the function's time that it may take.
-          min_gain: the part of its memory that it has to save.
+          slowdown: the fraction of the function's time that they may cost.
+          min_gain: the fraction of its memory that they have to save.
         """
         candidates = map(self._candidate, sorted(self._line.outer))
         options = [c for c in candidates if c is not None]
@@ -139,7 +141,7 @@ class LateValueSearch:
         return sorted(chosen, key=lambda c: c.users[0])
 
     def _candidate(self, value: int) -> LateValue | None:
-        """How a value would be computed late; ``None`` if it cannot be, or there is no use."""
+        """How to compute a value late; ``None`` if that is impossible or of no use."""
         line = self._line
         index = line.makers[value]
         if index is None or not line.stored[value]:
@@ -163,20 +165,22 @@ class LateValueSearch:
         if after is None or gain <= 0:
             return None
         cost = self._costs.call + sum(self._prices[i] for i in tree)
-        # What is computed a second time is written and read in a cache.
+        # A value that is computed twice is also written and read twice, in a cache.
         cost += self._costs.stored_byte_cached * whole if twice else -self._prices[index]
         return LateValue(value, tree, leaves, tied, after, late, start, end, gain, cost)
 
     def _late_users(self, value: int) -> list[int]:
-        """The function's own ops that read a value when most memory is needed, or later."""
+        """The function's own ops that read a value at the peak or later."""
         outer = self._line.outer[value]
         return sorted({i for v in outer for i in self._users.get(v, ()) if i >= self._top})
 
     def _read(self, value: int, late: int) -> tuple[int, int, int, bool] | None:
-        """The last step that reads a value early, and the depth of what it gives; the first one
-        that reads it late; whether it is stored for the early ones. ``None`` if kernels read it
-        early and late at once, or what is cheap is stored for early ones: not all that seem to
-        read it from memory do."""
+        """The last step that reads a value early; the depth of what early readers compute; the
+        first step that reads it late; and whether it is stored for early readers.
+
+        ``None`` if the kernel of an early reader ends after the peak, or if a cheap value is
+        stored for early readers: not all ops that seem to read such a value from memory do.
+        """
         line = self._line
         maker = line.makers[value]
         assert maker is not None
@@ -196,7 +200,7 @@ class LateValueSearch:
         return start, depth, end, twice
 
     def _is_there(self, value: int) -> bool:
-        """Whether a value is in memory before and after most of it is needed."""
+        """Whether a value is in memory before and after the peak."""
         line = self._line
         maker = line.makers[value]
         if maker is None:
@@ -204,8 +208,8 @@ class LateValueSearch:
         return line.stored[value] and maker < self._peak < line.ends[value]
 
     def _made_of(self, root: int) -> tuple[list[int], list[int], list[int]] | None:
-        """The steps that compute a value from what is there late; what they read; what of it has
-        to be tied. ``None`` if there is too much of it."""
+        """The steps that compute a value from values in memory, the leaves that they read, and the
+        leaves that wait; ``None`` if too many or too expensive steps are needed."""
         line = self._line
         whole = size(line.types[root])
         first = line.makers[root]
@@ -239,8 +243,8 @@ class LateValueSearch:
         return None if tied is None else (sorted(steps), ordered, tied)
 
     def _tied(self, root: int, tree: list[int], leaves: list[int]) -> list[int] | None:
-        """The leaves that have to wait so that no expensive step is done early: the small ones if
-        these will do, else the largest."""
+        """The leaves that have to wait so that no expensive step runs early: the small ones if they
+        suffice, else the largest; ``None`` if neither suffice."""
         line = self._line
         whole = size(line.types[root])
         small = [v for v in leaves if SMALL * size(line.types[v]) <= whole]
@@ -258,8 +262,8 @@ class LateValueSearch:
         return None
 
     def _late_value(self, value: int, top: int, depth: int) -> ir.Value | None:
-        """Something that an op of the function needs, and that is not there before so many steps
-        one after another are done; if there is, something that is in memory."""
+        """A value that the function's op ``top`` depends on, and that takes at least ``depth``
+        steps one after another; one in memory if possible; ``None`` if there is none."""
         line = self._line
         operands = [line.number(v) for v in line.body.operands[top]]
         operands = [v for v in operands if v != value and is_plain_array(line.types[v])]
@@ -283,14 +287,14 @@ def _is_cheap(signature: Signature) -> bool:
     return name in FUSED and name not in SLOW and is_plain_signature(signature)
 
 
-# What programs need that caches hold, and values that are worth a call.  The gradient of a hidden
-# Markov model that needs 1 MB took 1.1 times as long.
+# Caches hold programs that need less memory than this, and smaller values are not worth a call.
+# The gradient of a hidden Markov model that needs 1 MB took 1.1 times as long.
 MIN_PEAK = 2_097_152
 MIN_BYTES = 65_536
-# What it may take of a program's time, by an estimate that leaves out what memory takes.
+# The fraction of a program's time that may be spent, by an estimate without memory traffic.
 SLOWDOWN = 0.03
-# What less would not be worth the calls: the part of a program's memory that it saves.  A mixture
-# density network that needs 0.965 of its memory takes 1.3 times as long to compile.
+# The fraction of a program's memory that has to be saved to be worth the calls.  A mixture density
+# network that needs 0.965 of its memory takes 1.3 times as long to compile.
 MIN_GAIN = 0.1
 
 
@@ -299,11 +303,11 @@ class SinkRecompute(Pass):
 
     Options:
       min-peak: programs that need fewer bytes at once are left alone.
-      min-bytes: values of fewer bytes are.
-      slowdown: the part of a program's time that it may take, by an estimate.
-      min-gain: the part of a program's memory that it has to save.
-      calls: how often the program is taken to be called: what is computed again has to save the
-        time that it takes to compile within so many calls.
+      min-bytes: values of fewer bytes are left alone.
+      slowdown: the fraction of a program's time that the pass may add, by an estimate.
+      min-gain: the fraction of a program's memory that the pass has to save.
+      calls: how often the program is taken to be called: computing values late has to save, within
+        so many calls, the time that compiling their ops takes.
     """
 
     name: ClassVar[str] = "jaxpr-sink-recompute"
@@ -337,7 +341,7 @@ class SinkRecompute(Pass):
 
 
 def _write(line: Timeline, late: LateValue, wait: WaitFence) -> None:
-    """Computes a value where it is first read late."""
+    """Computes a value before the first op that reads it late."""
     root = line.maker(late.value)
     assert root is not None
     remark(root.op, f"computed late: {late.gain} bytes are not stored")

@@ -1,20 +1,20 @@
-"""Straight-line code in segments: what is before the place where most memory is needed, and read
-after it, is computed again where it is read.
+"""Rematerialization of straight-line code, segment by segment.
 
-The ops before that place, a forward pass, are cut into segments.  What the ops after a cut read of
-what is before it stays in memory, as it would have to anyway; the rest of a segment, which the
-backward pass reads, is computed again of that, one segment at a time (Chen et al. 2016)::
+The forward pass, i.e. the ops before the point of peak memory, is cut into segments.  Only the
+values that cross a cut stay in memory, as they would have to anyway.  The backward pass recomputes
+the other values of a segment from these, one segment at a time (Chen et al. 2016)::
 
     a = f(x);  b = g(a);  ...  late(a, b, ct)
     ->   a = f(x);  b = g(a);  ...  x = wait(x, ct);  a = f(x);  b = g(a);  late(a, b, ct)
 
-What is computed again waits for a value of the backward pass that is computed last before it, so
-that it does not run early, and the compiler does not find that it is what was computed before.  It
-waits as well for sums that the backward pass has begun, such as that of the derivatives by weights
-of several layers: they are stored up to there, where a compiler would keep all that is summed until
-the sum is complete; and arrays of one number that the backward pass is to write into, which a
-compiler would make right at the start.  The last segment stays as it is: it would be computed again
-at once.
+The recomputed ops wait for a value that the backward pass computes just before them.  So they do
+not run early, and the compiler does not merge them with the ops of the forward pass.  Two other
+kinds of values go through the same fence.  One is the partial sums of the backward pass, such as
+gradients of weights that several layers share: they are stored there, where a compiler would keep
+all summands until the sum is complete.  The other is the constants of filled arrays that the
+backward pass writes into: a compiler would fill these arrays right at the start.
+
+The last segment is not recomputed: it would be recomputed at once.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from jaxmlir.support.progress import ProgressReporter, progress
 from jaxmlir.support.warn import warn
 
 SEGMENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-"""How many segments are tried: the more there are, the more is computed twice, up to all."""
+"""The numbers of segments that are tried: more segments recompute more, up to all ops."""
 
 
 def in_segments(program: Module, symbol: str, number: int) -> bool:
-    """Cuts a function into segments, in place; whether there was anything to compute again."""
+    """Cuts a function into segments, in place; returns whether anything is recomputed."""
     line = StraightLine.of(program, symbol)
     again = line.segments(number)
     if again:
@@ -58,32 +58,33 @@ def in_segments(program: Module, symbol: str, number: int) -> bool:
 
 
 class Segment(NamedTuple):
-    """Ops of a forward pass, and those of their results that are computed again."""
+    """Ops of a forward pass whose results are recomputed."""
 
     ops: list[int]
-    """The ops that compute them."""
+    """The ops that are run again."""
     values: list[int]
+    """The results of these ops that the backward pass reads."""
     reads: list[int]
-    """What they read of what was before."""
+    """The values that the ops read and don't compute."""
     tied: list[int]
-    """The values read that wait, so that each op reads one that does."""
+    """The reads that go through the fence, so that each op depends on one of them."""
     first: int
-    """The op that reads one of them first."""
+    """The first op of the backward pass that reads one of the values."""
     after: int
-    """The value of the backward pass that they wait for."""
+    """The value of the backward pass that the fence waits for."""
 
 
 @dataclass(eq=False)
 class StraightLine:
-    """A function, and where most memory is needed in it.
+    """A function, and the op at its peak of memory.
 
     Attributes:
-      turn: the op that is then run.
+      turn: the op at which most memory is needed; the backward pass follows it.
       users: the ops that read each value.
       sizes: the bytes of each value.
       given: the function's results, which are in memory until it ends.
-      kernel: of each op the one that it is computed with.
-      fixed: the ops that are not to run twice.
+      kernel: for each op, the op in whose kernel it is computed.
+      fixed: the ops that must not run twice.
     """
 
     body: FunctionView
@@ -98,7 +99,7 @@ class StraightLine:
     def of(cls, program: Module, symbol: str) -> StraightLine:
         body = analyses_of(program).body(program.function(symbol))
         every = range(len(body.ops))
-        # Sums of derivatives will be stored on the way.
+        # The backward pass will store its partial sums.
         needed = MemoryProfile(body, stored=("jaxpr.add_any",), once=True).needed(every)
         turn = int(np.argmax(needed)) if body.ops else 0
         profile = MemoryProfile(body, once=True)
@@ -108,7 +109,7 @@ class StraightLine:
         line.fixed = {
             index
             for index, signature in enumerate(body.signatures)
-            # What a policy says is stored has a name.
+            # A checkpoint policy stores the values that have names.
             if signature.name == "jaxpr.name"
             or signature.effects is not None
             or not is_pure(signature.name)
@@ -121,7 +122,7 @@ class StraightLine:
         return [index for index in self.users[value] if index > self.turn]
 
     def segments(self, number: int) -> list[Segment]:
-        """The segments, those that the backward pass reads first before the others."""
+        """The segments, in the order in which the backward pass reads them."""
         bounds = self._cuts(number)
         dependent = self._dependent(bounds[-2])
         segments = []
@@ -134,8 +135,9 @@ class StraightLine:
         return segments
 
     def _cuts(self, number: int) -> list[int]:
-        """Where segments begin, and where the last one ends: between the ops of which least has to
-        stay in memory there, those that have about equal parts of what is read late."""
+        """The ops at which segments begin, and the end of the last one.  Segments have about equal
+        shares of the bytes read late; each cut is, within half a segment of its place, where the
+        fewest bytes have to stay in memory."""
         body, turn = self.body, self.turn
         read_late = np.zeros(turn + 2)
         staying = np.zeros(turn + 2)
@@ -161,7 +163,8 @@ class StraightLine:
         return [*bounds, turn + 1]
 
     def _dependent(self, start: int) -> list[int]:
-        """For each op the last one before it that depends on one of the last segment; -1: none."""
+        """For each op, the last op of the backward pass before it that gives an array and depends
+        on the last segment; -1: none."""
         body = self.body
         depends = [False] * len(body.types)
         latest, dependent = -1, []
@@ -178,10 +181,10 @@ class StraightLine:
     def _segment(
         self, start: int, end: int, earliest: int, dependent: Sequence[int]
     ) -> Segment | None:
-        """What of a segment is computed again.
+        """The part of a segment that is recomputed; ``None``: nothing.
 
         Args:
-          earliest: the op that reads first what is computed again of the next one.
+          earliest: the first op that reads a recomputed value of the segment after this one.
         """
         body = self.body
         values = [
@@ -211,8 +214,8 @@ class StraightLine:
         return Segment(in_order, values, [*reads], self._tied(in_order, reads), first, after)
 
     def _tied(self, ops: Sequence[int], reads: Iterable[int]) -> list[int]:
-        """What is to wait: all that was computed, and of arguments, as weights are, the smallest of
-        an op that reads nothing else that waits."""
+        """The reads that go through the fence: all that ops have computed, and, of an op that would
+        depend on none of these, the smallest argument of the function, such as a weight."""
         tied = [v for v in reads if self.body.makers[v] is not None and self._is_computed(v)]
         waits = set(tied)
         for index in ops:
@@ -230,15 +233,16 @@ class StraightLine:
         return tied
 
     def _erase_unread(self) -> None:
-        """Erases what only late readers read, which is computed for these, or made for them."""
+        """Erases ops without readers: their only readers were late ones, which read copies now."""
         for index in reversed(range(len(self.body.ops))):
             op = self.body.ops[index].operation
             if index not in self.fixed and not any(map(is_used, op.results)):
                 op.erase()
 
     def _begun(self, place: int) -> list[int]:
-        """The values of the backward pass that are fused into ops after a place, and are smaller
-        than what would have to stay for that.  They are taken to be stored there from now on."""
+        """The values of the backward pass that would be fused into ops after a place, and are
+        smaller than the inputs that would have to stay for that.  They count as stored from now on.
+        """
         begun = []
         for index in range(self.turn + 1, place):
             (value, _), kernel = self.body.results[index], self.kernel[index]
@@ -254,8 +258,8 @@ class StraightLine:
         return begun
 
     def _made_of(self, index: int, place: int) -> tuple[set[int], set[int]]:
-        """The ops that are computed with one that is before a place, and the values that these
-        alone read after it."""
+        """The ops in the fusion that computes an op before a place, and the inputs of the fusion
+        that no other kernel reads after the place."""
         fused, inputs, pending = {index}, set[int](), [index]
         while pending:
             for v in self.body.operands[pending.pop()]:
@@ -275,7 +279,7 @@ class StraightLine:
         return fused, freed
 
     def _blank(self, start: int, end: int) -> dict[int, int]:
-        """The arrays of one number that are stored for ops between two places, and the number."""
+        """The filled arrays that are stored for ops between two places, each with its constant."""
         blank = {}
         for index in range(start, end):
             name = self.body.names[index]
@@ -291,7 +295,7 @@ class StraightLine:
         return blank
 
     def _at(self, value: int, place: int) -> ir.Value:
-        """A value where it is to be read, which is written there if it is a constant of later."""
+        """A value, to be read at a place; a constant that is written later is copied there."""
         maker = self.body.makers[value]
         if maker is None or maker < place:
             return self.body.value(value)
@@ -305,7 +309,7 @@ class StraightLine:
         return is_plain_array(self.body.types[value]) and not self._is_constant(value)
 
     def write(self, program: Module, segments: Sequence[Segment]) -> None:
-        """Computes values of segments again before they are read."""
+        """Recomputes the values of all segments before they are read."""
         wait = waiting(program)
         ends = [*(segment.first for segment in segments[1:]), len(self.body.ops)]
         for segment, end in zip(segments, ends, strict=True):
@@ -314,10 +318,10 @@ class StraightLine:
         program.changed()
 
     def _write(self, segment: Segment, end: int, wait: WaitFence) -> None:
-        """Computes values again before they are read.
+        """Recomputes the values of a segment before they are read.
 
         Args:
-          end: the op that reads first what is computed again after that.
+          end: the op before which the next segment is recomputed.
         """
         body = self.body
         size = sum(self.sizes[v] for v in segment.values)
@@ -347,7 +351,7 @@ class StraightLine:
             self._make_late(v, waited[number], segment.first, end)
 
     def _make_late(self, value: int, number: ir.Value, start: int, end: int) -> None:
-        """Makes an array of one number for each of the ops between two places that read it."""
+        """Fills an array anew for each op between two places that reads it."""
         maker = self.body.makers[value]
         for reader in self.users[value]:
             if start <= reader < end:
@@ -364,40 +368,41 @@ class StraightLine:
                     operands[k] = new
 
 
-# -- Which way to get along with less memory a budget takes --
+# -- The memory strategy that meets a budget --
 #
-# Ways are tried, those that run fastest before those that take least memory, until one is within
-# the budget.  What a program takes is estimated by its memory profile; or it is compiled for JAX's
-# default backend, whose compiler says it.  An estimate does not know what a compiler fuses, and in
-# which order it runs what could be run in several; but what it was off by the last time it is off
-# by again, more or less, and a way that is within the budget by that is compiled.
+# Strategies are tried until one meets the budget: the fastest programs first, those that take least
+# memory last.  A program's memory is estimated by its memory profile, or reported by the compiler
+# of JAX's default backend.  An estimate knows neither what a compiler fuses nor in which order it
+# runs independent ops.  But the next estimate is off by about the same factor as the last one, so
+# a strategy is compiled if the estimate times this factor is within the budget.
 
 
-# Of straight-line code an estimate is to be so much below the budget, a part of it, if it can be.
-# At 0.05, programs took 0.41 to 0.60 of their memory for a budget of 0.5, at 0.2 up to 0.51, where
-# they took less at all.
+# An estimate of straight-line code has to be below the budget by this fraction of it.  At 0.05,
+# programs took 0.41 to 0.60 of their memory for a budget of 0.5; at 0.2 up to 0.51, where they took
+# less at all.
 MARGIN = 0.25
-# What less memory would not be worth computing more: a part of the least that was found.
+# Saving less than this fraction of the least memory found is not worth a slower strategy.
 MIN_GAIN = 0.005
-# How many ways are compiled at most, and how many of those that are not within the budget by what
-# estimates were off by, where none is: these can be off by less.
+# The number of programs after which no more are compiled.  If none of them meets the budget, LAST
+# strategies of the least estimates are compiled as well: theirs can be off by less.
 MOST = 8
 LAST = 3
-# What a tile of a batch may take, of the budget.
+# The fractions of the budget that a tile of a batch may take.
 TILES = (0.5, 0.125)
 
 
 class MemoryStrategy(NamedTuple):
-    """A way to get along with less memory.
+    """A way to make a program take less memory.
 
     Attributes:
-      price: what a byte is worth, beyond the time that it takes to store and read it.
+      price: what a stored byte costs, beyond the time that it takes to store and read it.
       depth: how deep loops are segmented.
-      tile_bytes: what a tile of a batch takes; ``None``: no batch is tiled.
-      segments: how many there are of straight-line code.
-      fences: whether what XLA would fuse into several ops, and compute for each, is stored, where
-        an element is not cheap.  What it fuses such an op into reads all that it is computed of.
-        Of gradients, by their memory: stencils 0.14 to 0.35, a residual network 0.6; but also 1.35.
+      tile_bytes: the bytes of a tile of a batch; ``None``: no batch is tiled.
+      segments: the number of segments of straight-line code.
+      fences: whether to store values that XLA would fuse into several ops and compute in each,
+        unless their elements are cheap.  An op that such a value is fused into reads all that the
+        value is computed from.  Memory of gradients with fences, as a fraction: stencils 0.14 to
+        0.35, a residual network 0.6; but also 1.35.
     """
 
     price: float = 0.0
@@ -407,7 +412,7 @@ class MemoryStrategy(NamedTuple):
     fences: bool = True
 
 
-# Ways for loops.
+# The strategies for loops.
 _LOOPS = (
     *(MemoryStrategy(price) for price in (0.0, 1.0, 4.0, 16.0, 64.0, 1e3, 1e9)),
     *(MemoryStrategy(price, depth) for depth in (1, 2, 3) for price in (1.0, 64.0, 1e9)),
@@ -417,14 +422,15 @@ _LOOPS = (
 def within(
     program: Module, budget: float, measure: bool, apply: Callable[[Module, MemoryStrategy], bool]
 ) -> MemoryStrategy | None:
-    """The first way that is within a budget, or else takes least; ``None``: as it is.
+    """The first strategy that meets a budget, or else takes least memory; ``None``: none does
+    better than the program as it is.
 
     Args:
-      budget: a part of what the program takes, or, from 2 on, bytes.
+      budget: a fraction of the memory that the program takes, or, from 2 on, bytes.
       measure: compile, rather than estimate.
-      apply: goes a way, in place.
+      apply: applies a strategy to a program, in place.
 
-    Warns where no way is within the budget.
+    Warns where no strategy meets the budget.
     """
     with progress(f"@{program.name} within {budget if budget < 2 else in_units(budget)}") as step:
         search = _BudgetSearch.of(program, budget, measure, apply, step)
@@ -444,15 +450,15 @@ def within(
 
 @dataclass(eq=False)
 class _BudgetSearch:
-    """The ways of a program that were tried.
+    """The strategies that were tried for a program.
 
     Attributes:
-      step: told of each.
-      allowed: bytes.
-      off: what estimates are off by, as a factor; ``None``: nothing is compiled.
-      estimates: the bytes that programs take, in the order in which they were tried.
-      sizes: what the compiler says.
-      known: the same of compiled programs.
+      step: reports the progress.
+      allowed: the bytes that the program may take.
+      off: the factor that estimates are off by; ``None``: nothing is compiled.
+      estimates: the estimated bytes of strategies, in the order in which these were tried.
+      sizes: the bytes that the compiler reports for strategies.
+      known: the bytes that the compiler reports for programs, by their bytecode.
     """
 
     program: Module
@@ -490,7 +496,7 @@ class _BudgetSearch:
         return search
 
     def way(self) -> MemoryStrategy | None:
-        """The first way that is within the budget, or else takes least."""
+        """The first strategy that meets the budget, or else takes least memory."""
         for way in self._ways():
             chosen = self._estimated(way)
             if chosen is not None:
@@ -504,7 +510,7 @@ class _BudgetSearch:
         return _first_of_least(self.sizes)
 
     def _ways(self) -> Iterator[MemoryStrategy]:
-        """Ways, those that run fastest before those that take least memory."""
+        """The strategies, from the fastest programs to those that take least memory."""
         have_loops = analyses_of(self.program).graph.outside_kernels(SCANS)
         yield from _LOOPS if have_loops else _LOOPS[:1]
         least = self._least()
@@ -515,7 +521,7 @@ class _BudgetSearch:
             yield least._replace(segments=segments)
 
     def _least(self) -> MemoryStrategy:
-        """The way that takes least, by estimates."""
+        """The strategy with the least estimate."""
         return min(self.estimates, key=self.estimates.__getitem__) or MemoryStrategy()
 
     def _gone(self, way: MemoryStrategy) -> Module:
@@ -525,8 +531,8 @@ class _BudgetSearch:
         return trial
 
     def _estimated(self, way: MemoryStrategy) -> MemoryStrategy | None:
-        """The way, if it is within the budget; nothing is compiled that is not to be expected to
-        be, but for the first way: what fences do is not estimated."""
+        """The strategy, if it meets the budget.  Only the first is compiled even if it is not
+        expected to meet it, because estimates don't cover what fences do."""
         self.step(f"estimating way {len(self.estimates)}")
         trial = self._gone(way._replace(fences=False))
         estimate = self.estimates[way] = peak_beside_results(trial)
@@ -539,7 +545,7 @@ class _BudgetSearch:
         return self._measured(way)
 
     def _measured(self, way: MemoryStrategy) -> MemoryStrategy | None:
-        """The way, with fences or without, if it is within the budget by the compiler."""
+        """The strategy, with fences or else without, if the compiler says it meets the budget."""
         estimate, sizes = self.estimates[way], []
         for fences in (True, False):
             way = way._replace(fences=fences)
@@ -561,13 +567,13 @@ def _first_of_least(sizes: dict[MemoryStrategy | None, float]) -> MemoryStrategy
     return next(way for way, size in sizes.items() if size <= (1 + MIN_GAIN) * least)
 
 
-# What lowering and compiling raise for programs that JAX's default backend cannot run: our own
-# errors of ops, JAX's and XLA's.
+# The errors of lowering and compiling a program that JAX's default backend cannot run: jaxmlir's
+# own for ops, JAX's and XLA's.
 _NOT_COMPILED = (JaxmlirError, RuntimeError, ValueError, NotImplementedError)
 
 
 def _compiled(program: Module) -> float:
-    """The bytes that a program takes besides arguments and results, by the compiler."""
+    """The bytes that a program takes besides arguments and results, as the compiler reports."""
     if not targets.is_here(program.target):
         raise NotImplementedError(f"there is no compiler for {program.target} here")
     analysis = program.lower().compile().memory_analysis()

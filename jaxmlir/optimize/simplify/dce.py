@@ -221,17 +221,15 @@ def _dropped(cut: PrunedOp) -> str:
 
 
 # Attributes with one item for each operand or result, besides those whose record says so.
-_ONE_EACH = {
-    "jaxpr.remat2": (("prevent_cse", "operands"),),
-    "jaxpr.shard_map": (("in_specs", "operands"), ("out_specs", "results")),
-}
+_ONE_EACH = {"jaxpr.remat2": (("prevent_cse", "operands"),)}
 
 
 def _one_each(name: str, cut: PrunedOp) -> Iterator[tuple[str, Mask]]:
+    masks = {"operands": cut.operands, "results": cut.results}
     record = ops.OPS[name.removeprefix("jaxpr.")]
-    named = [(a.name, a.each) for a in record.attributes if a.each]
+    named = [(a.name, a.each) for a in record.attributes if a.each in masks]
     for attribute, each in (*named, *_ONE_EACH.get(name, ())):
-        yield attribute, cut.operands if each == "operands" else cut.results
+        yield attribute, masks[each]
 
 
 def _keep_items(attributes: dict[str, ir.Attribute], name: str, mask: Mask) -> None:

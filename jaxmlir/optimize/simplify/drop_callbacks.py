@@ -16,8 +16,9 @@ import functools
 import types
 from typing import Any, ClassVar
 
+from jaxmlir.analysis.call_graph import keep_reachable
 from jaxmlir.dialect import codec, handles
-from jaxmlir.dialect.builder import drop_dead_ops, named_ops, put_instead, reachable, symbols_of
+from jaxmlir.dialect.builder import drop_dead_ops, named_ops, rename_call, symbol_ref, symbols_of
 from jaxmlir.dialect.ir import ir, is_private
 from jaxmlir.dialect.module import Module
 from jaxmlir.passes.base import Pass
@@ -46,10 +47,7 @@ class DropCallbacks(Pass):
             for function in program.functions.values():
                 drop_dead_ops(function)
             public = [name for name, op in program.functions.items() if not is_private(op)]
-            for name in program.functions.keys() - reachable(program.functions, *public):
-                program.functions[name].operation.erase()
-        if changed:
-            program.changed()
+            keep_reachable(program, public)
         return changed
 
     def _drop_ops(self, program: Module) -> bool:
@@ -98,20 +96,11 @@ def _drop_branches(program: Module) -> bool:
             branches = [branch.value for branch in op.attributes["branches"]]
             returning = [symbol for symbol in branches if not never_returns(symbol)]
             if len(returning) == 1 < len(branches):
-                _call_instead(op, returning[0])
+                symbol = returning[0]
+                called = {"jaxpr": symbol_ref(symbol), "name": ir.StringAttr.get(symbol)}
+                rename_call(op, "jaxpr.jit", called, list(op.operands)[1:])
                 changed = True
     return changed
-
-
-def _call_instead(op: Any, symbol: str) -> None:
-    attributes = {
-        key: op.attributes[key] for key in ("jaxpr.effects", "jaxpr.ctx") if key in op.attributes
-    }
-    attributes |= {"jaxpr": ir.FlatSymbolRefAttr.get(symbol), "name": ir.StringAttr.get(symbol)}
-    types_, operands = [v.type for v in op.results], list(op.operands)[1:]
-    with ir.InsertionPoint(op):
-        call = ir.Operation.create("jaxpr.jit", types_, operands, attributes, loc=op.location)
-    put_instead(op, call.results)
 
 
 def _never_returns(op: Any, name: str) -> bool:

@@ -25,6 +25,7 @@ import numpy as np
 from jaxmlir._compat import core
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import codec, locations
+from jaxmlir.dialect.builder import converted
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import OPS
@@ -104,15 +105,12 @@ class MatmulPrecision(Pass):
 
 def _narrow(op: Any, operands: list[ir.Value], narrow: ir.Type) -> None:
     remark(op, f"operands are rounded to {narrow}")
-    converted: dict[ir.Value, ir.Value] = {}
+    rounded: dict[ir.Value, ir.Value] = {}
     with ir.InsertionPoint(op), op.location:
         for i, operand in enumerate(operands):
-            if operand not in converted:
+            if operand not in rounded:
                 aval = aval_of(operand.type).update(dtype=dtype_of(narrow), weak_type=False)
-                attributes = {"new_dtype": ir.TypeAttr.get(narrow)}
-                converted[operand] = ir.Operation.create(
-                    "jaxpr.convert_element_type", [type_of(aval)], [operand], attributes
-                ).result
-            op.operation.operands[i] = converted[operand]
+                rounded[operand] = converted(operand, type_of(aval))
+            op.operation.operands[i] = rounded[operand]
     result = aval_of(op.results[0].type)
     op.attributes["preferred_element_type"] = codec.encode(np.dtype(result.dtype))

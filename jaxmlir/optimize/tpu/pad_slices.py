@@ -1,7 +1,7 @@
-"""``jaxpr-pad-slices``: what is cut off an array and put to another place is padded by less than
-nothing.
+"""``jaxpr-pad-slices``: writes slices that are padded or concatenated as pads with edges of
+negative width.
 
-A step on a periodic grid reads its neighbours, ``roll(x, 1)``, two slices that are put together::
+A step on a periodic grid reads neighbours by ``roll(x, 1)``, a concatenation of two slices::
 
     concatenate(x[n-1:], x[:n-1])    ->    pad(x, 1 - n, n - 1) + pad(x, 1, -1)
 
@@ -9,24 +9,25 @@ and its derivative pads the slices that it splits off::
 
     pad(x[k:], 0, k)    ->    pad(x, -k, k)
 
-A TPU's compiler fuses ``pad`` with the arithmetic around it, also one that cuts off what its edge
-of a negative width says.  But a slice that is padded is a kernel of its own, and a concatenation is
-compiled to padded operands.  Each operand of a concatenation is padded with negative zeros here:
-no bit of a sum with them changes.  A single one is padded with the number that the others repeat,
-as in a shift, ``concatenate([0, x[:n-1]])``.
+A TPU's compiler fuses ``pad`` with the arithmetic around it, even with edges of negative width,
+which cut elements off.  But a slice that is padded is a kernel of its own, and a concatenation is
+compiled to padded operands.  This pass pads each operand of a concatenation with negative zeros,
+which change no bit of a sum.  If all operands but one repeat the same number, as in a shift,
+``concatenate([0, x[:n-1]])``, that one is padded with the number.
 
-Cycles of a step, forwards and of its gradient, as parts of those of slices (libtpu 0.0.42)::
+Cycles of a step, forwards and of its gradient, as fractions of those of slices (libtpu 0.0.42)::
 
     2-D periodic, 64 x 64      0.25, 0.38        Lorenz-96, 40         0.25, 0.32
     512 x 512                  0.64, 0.73        20,000                0.35, 0.52
 
-Each operand is computed for all elements of the result: that has to take less time than the kernels
+Each operand is computed for all elements of the result; this has to take less time than the kernels
 of the slices.
 
-What is padded in several places is stored, once.  The compiler also fuses it, with the pads that it
-is computed of, into kernels that read it element by element: backward steps computed the forward
-step again.  Behind a barrier they read what is stored, if they run later than the kernels that pad
-it.  Cycles of gradients of unrolled steps, as parts of JAX's, without and with barriers::
+The compiler stores a value that is padded in several places, once.  It also fuses the value, with
+the pads that it is computed from, into kernels that read it element by element, so that backward
+steps compute the forward step again.  Behind a barrier, kernels that run later than those that pad
+the value read the stored value.  Cycles of gradients of unrolled steps, as fractions of JAX's,
+without and with barriers::
 
     64 x 64, periodic   0.29, 0.26     512 x 512, zeros around   1.00, 0.52
     1024 x 1024         1.22, 0.91     64 x 64 x 64, periodic    0.87, 0.67
@@ -84,7 +85,7 @@ class PadSlices(Pass):
 
 
 def _write(rules: Rules, moves: PaddingOps, node: OpView) -> bool:
-    """Writes a padded slice, or a concatenation of slices, without these, if that pays."""
+    """Writes a padded slice, or a concatenation of slices, without slices, if that pays."""
     (y,) = node.op.results
     if not is_plain_op(node) or not is_plain_array(y.type):
         return False
@@ -112,8 +113,8 @@ def _write(rules: Rules, moves: PaddingOps, node: OpView) -> bool:
 
 
 class _EdgedArrays(NamedTuple):
-    """Arrays with their edges, how many of them were slices of arrays before, and what a single one
-    is padded with: a value, or a number."""
+    """Arrays with their edges; the number of slices that are saved; and the value or number that a
+    single array is padded with."""
 
     arrays: list[ir.Value]
     edges: tuple[Edges, ...]
@@ -122,7 +123,7 @@ class _EdgedArrays(NamedTuple):
 
 
 def _padded(moves: PaddingOps, node: OpView) -> _EdgedArrays | None:
-    """``pad`` of a slice, which shows nothing that the slice has cut off."""
+    """Matches ``pad`` of a slice, if no side is both cut and padded."""
     if any(interior for *_, interior in node.get("padding_config")):
         return None
     edges = tuple((low, high) for low, high, _ in node.get("padding_config"))
@@ -131,7 +132,7 @@ def _padded(moves: PaddingOps, node: OpView) -> _EdgedArrays | None:
 
 
 def _concatenated(moves: PaddingOps, node: OpView) -> _EdgedArrays | None:
-    """``concatenate``, at least one of whose operands is a slice that can be padded."""
+    """Matches ``concatenate``, at least one of whose operands is a slice that can be padded."""
     dtype = aval_of(node.op.results[0].type).dtype
     if isinstance(dtype, dtypes.ExtendedDType) or dtype == np.bool_:
         return None
@@ -157,7 +158,7 @@ def _concatenated(moves: PaddingOps, node: OpView) -> _EdgedArrays | None:
 
 
 def _whole(moves: PaddingOps, value: ir.Value, edges: Sequence[tuple[int, int]]) -> tuple | None:
-    """The array that a padded value is a slice of, and the edges of that."""
+    """The array that a padded value is a slice of, and its edges; ``None`` if that can't be."""
     part = moves.part(value)
     if part is None or not part.partial_dims:
         return None
@@ -177,18 +178,18 @@ def _pays(padded: _EdgedArrays, type_: ir.Type, costs: Costs) -> bool:
 
 
 def _sum(*xs: Any, edges: tuple[Edges, ...]) -> list[Any]:
-    """The sum of arrays that are zero where another one is not."""
-    # Of integers, it is a zero.
+    """The sum of padded arrays, which are zero where another one is not."""
+    # A negative zero; for integers, a zero.
     zero = np.negative(np.zeros((), xs[0].dtype))
     parts = (padded(x, zero, edges=of_x)[0] for x, of_x in zip(xs, edges, strict=True))
     return [functools.reduce(lax.add, parts)]
 
 
-# -- What is padded is stored --
+# -- Barriers behind padded values --
 
 
 def _store(function: func.FuncOp) -> int:
-    """Puts barriers behind steps that later kernels read; how many."""
+    """Puts barriers behind steps that later kernels read; returns their number."""
     stored = _Steps(function).read_later()
     for step in stored:
         op = step.owner
@@ -200,15 +201,15 @@ def _store(function: func.FuncOp) -> int:
 
 
 class _Steps:
-    """The *steps* of a function: what is computed of pads by one kernel, and padded by another.
+    """The *steps* of a function: values that one kernel computes from pads and another pads.
 
     Attributes:
       nodes: the ops.
-      padded: what pads read.
-      depths: how many kernels run one after another before a value is there, about.
-      steps: what is padded, and computed of pads.
-      joined: steps that a value is computed of, element by element, together with another of the
-        same depth: one kernel computes both, and stores functions of both.
+      padded: the values that pads read.
+      depths: about how many kernels, one after another, compute a value.
+      steps: the values that are padded and computed from pads.
+      joined: steps that an elementwise op reads, perhaps through others, together with another step
+        of the same depth: one kernel computes both, and stores functions of both.
     """
 
     def __init__(self, function: func.FuncOp):
@@ -217,7 +218,7 @@ class _Steps:
         self.depths: dict[ir.Value, int] = {}
         self.steps: set[ir.Value] = set()
         self.joined: set[ir.Value] = set()
-        # Whether the kernel that computes a value pads; and the deepest step that it reads besides.
+        # Whether the kernel that computes a value pads; and the deepest step that it reads.
         pads: dict[ir.Value, bool] = {}
         made_of: dict[ir.Value, ir.Value] = {}
         for node in self.nodes:
@@ -226,7 +227,7 @@ class _Steps:
             depth += is_pad or not is_fused
             fused = [v for v in node.operands if is_fused and v not in self.padded]
             is_padding = is_pad or any(pads.get(v, False) for v in fused)
-            # In order: a set of values would be gone through by their addresses.
+            # A dict has an order; that of a set would depend on the addresses of values.
             read = dict.fromkeys(
                 made_of[v] for v in node.operands if is_fused and not is_pad and v in made_of
             )
@@ -243,8 +244,8 @@ class _Steps:
                     made_of[result] = deepest[0]
 
     def read_later(self) -> list[ir.Value]:
-        """The steps, none of them joined, that kernels read which run after those that pad them."""
-        # The depth of the first kernel that needs a value: fused ops are computed where it is read.
+        """The steps, but for joined ones, that kernels read which run after those that pad them."""
+        # The depth of the first kernel that needs a value; fused ops run where they are read.
         first: dict[ir.Value, int] = {}
 
         def needed_at(op: ir.Operation) -> int:

@@ -1,18 +1,18 @@
-"""``jaxpr-sum-in-products``: sums of what products read as well are products, too.
+"""``jaxpr-sum-in-products``: writes sums of operands of products as products, too.
 
 Softmaxes
 ---------
 
-Attention divides exponentials by their sum, and multiplies the quotients with values.  On a TPU the
+Attention divides exponentials by their sum, and multiplies the quotients by values.  On a TPU the
 sum is a kernel of its own, which computes all exponentials once more.  The product reads them as
-well, and with a column of ones it gives their sum; what is divided then is its result::
+well: with a column of ones, it also gives their sum, and its result is divided instead::
 
     (e / sum(e)) @ v    ->    r[:, :n] / r[:, n:],   r = e @ [v, 1]
 
 The sum is rounded as the product is, and so is their quotient, whose numbers add up to 1 as before.
-It is done for what cannot exceed 1: exponentials of numbers of which their maximum is subtracted.
+The pass does this for values that cannot exceed 1: exponentials of numbers minus their maximum.
 
-Cycles of gradients, as parts of those of separate sums (libtpu 0.0.42)::
+Cycles of gradients, as fractions of those with separate sums (libtpu 0.0.42)::
 
     2048 rows, a memory of 2048 slots, 64 numbers each    0.47
     8 heads of 384 x 384, 16 numbers each                 0.30
@@ -21,25 +21,25 @@ Cycles of gradients, as parts of those of separate sums (libtpu 0.0.42)::
 Biases
 ------
 
-The gradient of a bias sums up the rows that the gradients of a layer's weights and of its input are
-products of.  The compiler computes the rows and their sum in one kernel, which stores the rows
-rounded to 16 bits, in memory.  A product of ones with the rows is a kernel of the matrix unit as
-the others are, and leaves the rows where they are::
+The gradient of a bias sums up rows, which are also a factor of the gradients of the layer's weights
+and input.  The compiler computes the rows and their sum in one kernel, which stores the rows
+rounded to 16 bits, in memory.  A product of ones with the rows is a kernel of the matrix unit, like
+the other products, and leaves the rows where they are::
 
     sum_i g[i, :]    ->    (ones @ g)[0]
 
 Ones are exact in 16 bits, and the rows are multiplied in three parts that make up 32 bits
-(``precision=(DEFAULT, HIGHEST)``): the sum has the precision that it had.  With an infinity in the
-rows it may be a NaN, as the other products are.
+(``precision=(DEFAULT, HIGHEST)``): the sum has the same precision as before.  With an infinity in
+the rows it may be a NaN, as the other products are.
 
-Cycles of gradients of four layers, as parts of those of sums (libtpu 0.0.42)::
+Cycles of gradients of four layers, as fractions of those with sums (libtpu 0.0.42)::
 
     rows x width       512 x 512   1024 x 512   4096 x 256   8192 x 64   16,000 x 128
     relu, tanh         0.91        0.87         0.74         0.73        0.59
     8 x 512 x 256      0.80 (gelu), 0.74 (silu), 0.85 (relu), 0.74 (tanh)
 
-Where rows of a matrix need an exponential or the like that no product reads, as those of gelu do,
-the compiler computes it for each product again; there, sums cost nothing.
+If rows of a matrix need an exponential or the like that no product reads, as those of gelu do, the
+compiler recomputes it for each product; then sums cost nothing.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ from jaxmlir.transforms.templates import Rules
 
 _SUM, _PRODUCT = "jaxpr.reduce_sum", "jaxpr.dot_general"
 _FUNCTIONS = with_trait(Trait.TRANSCENDENTAL)
-# Of an array this many times as large, fast memory does not hold what a layer has besides.
+# Fast memory has to be this many times as large as an array, to hold a layer's other arrays, too.
 _HELD = 16
-# What stands between a maximum and where it is subtracted; the last operand is what it is made of.
+# Ops between a maximum and its subtraction; the last operand leads to the maximum.
 _OF_MAXIMA = frozenset(
     f"jaxpr.{name}" for name in ("broadcast_in_dim", "max", "reshape", "select_n", "stop_gradient")
 )
@@ -105,7 +105,7 @@ def _write(rules: Rules, places: dict[ir.Value, int], node: OpView) -> bool:
     """Writes a sum as a column of a product that is divided by it, if that pays.
 
     Args:
-      places: of the ops that give values.
+      places: for each value, the position of the op that computes it.
     """
     (e,), (total,) = node.operands, node.op.results
     if not is_plain_op(node) or aval_of(e.type).dtype != np.float32 or not _is_softmax(e):
@@ -154,8 +154,8 @@ def _is_factor(value: ir.Value) -> bool:
 
 
 def _is_computed_again(g: ir.Value) -> bool:
-    """Whether an array is computed, element by element, by exponentials or the like of what is no
-    factor of a product: not stored, that is."""
+    """Whether the elementwise ops that compute an array include exponentials or the like, back to
+    factors of products, which are stored."""
     pending, met = [g], {g}
     while pending:
         node = node_of(pending.pop())
@@ -174,8 +174,8 @@ class _RowSum(NamedTuple):
     """The sum of an array over its first dimensions, by a product; hashable.
 
     Attributes:
-      summed: how many dimensions.
-      copies: of the row of ones; with one row the compiler would write a sum.
+      summed: the number of dimensions that are summed.
+      copies: the number of rows of ones; with one row the compiler would write a sum.
     """
 
     summed: int
@@ -190,7 +190,7 @@ class _RowSum(NamedTuple):
 
 
 def _is_softmax(e: ir.Value) -> bool:
-    """Whether a value is exponentials of what a maximum was subtracted from."""
+    """Whether a value is the exponential of numbers minus a maximum."""
     node = node_of(e)
     difference = node_of(node.operands[0]) if node and node.name == "jaxpr.exp" else None
     if difference is None or difference.name != "jaxpr.sub":
@@ -202,8 +202,8 @@ def _is_softmax(e: ir.Value) -> bool:
 
 
 def _products(node: OpView) -> Iterator[tuple[OpView, int]]:
-    """The products that sum up an array divided by its sum along the same dimensions, with the side
-    on which this stands."""
+    """The products that contract an array divided by its sum along the same dimensions, with the
+    side on which the quotient stands."""
     (e,), (total,) = node.operands, node.op.results
     axes = node.get("axes")
     for use in e.uses:
@@ -230,12 +230,12 @@ def _products(node: OpView) -> Iterator[tuple[OpView, int]]:
 
 
 class _NormalizedProduct(NamedTuple):
-    """``[e @ v / s, s]`` where ``s`` is the sum of ``e`` along what is summed up; hashable.
+    """``[e @ v / s, s]`` where ``s`` sums ``e`` along its contracting dimensions; hashable.
 
     Attributes:
-      side: of ``e`` in the product.
-      summed, batch: the dimensions of both sides.
-      other: what else the product says.
+      side: the side of ``e`` in the product.
+      summed, batch: the contracting and the batch dimensions of both sides.
+      other: the other attributes of the product.
     """
 
     side: int
@@ -250,7 +250,7 @@ class _NormalizedProduct(NamedTuple):
         return cls(side, *dims, tuple((name, product.get(name)) for name in named))
 
     def free(self, side: int, rank: int) -> list[int]:
-        """The dimensions of a side that the result has, besides those of the batch."""
+        """The free dimensions of a side."""
         taken = {*self.summed[side], *self.batch[side]}
         return [d for d in range(rank) if d not in taken]
 
@@ -261,7 +261,7 @@ class _NormalizedProduct(NamedTuple):
         if self.side:
             sides.reverse()
         product = lax.dot_general(*sides, (self.summed, self.batch), **dict(self.other))
-        # The dimensions of the batch, what the first side has, what the second has.
+        # The result has batch dimensions, free ones of the first side, free ones of the second.
         batch = len(self.batch[0])
         first = batch + self.side * len(columns)
         rows = [*range(batch), *range(first, first + len(row_dims))]
@@ -279,8 +279,8 @@ class _NormalizedProduct(NamedTuple):
 
 
 def _pays(form: _NormalizedProduct, e: ir.Value, v: ir.Value, costs: Costs) -> bool:
-    """Whether reading the exponentials once more takes longer than a wider product, and the kernels
-    that take its result apart."""
+    """Whether reading the exponentials once more takes longer than a wider product and the kernels
+    that slice its result."""
     shape = v.type.shape
     columns = form.free(1 - form.side, len(shape))
     if not columns:
@@ -295,8 +295,8 @@ def _pays(form: _NormalizedProduct, e: ir.Value, v: ir.Value, costs: Costs) -> b
 
 
 def _later(value: ir.Value, places: dict[ir.Value, int], place: int) -> list[Any] | None:
-    """The ops after a place that a value is computed by, in order; ``None`` if one of them does
-    more than compute, or needs what is computed at the place."""
+    """The ops after a place that compute a value, in order; ``None`` if one of them has effects, or
+    needs the result of the op at the place."""
     ops: dict[int, Any] = {}
     pending = [value]
     while pending:

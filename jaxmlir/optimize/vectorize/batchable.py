@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from jaxmlir._compat import batching
 from jaxmlir.analysis.call_graph import CALLS
@@ -15,6 +16,7 @@ from jaxmlir.dialect.ir import ir, symbol_uses
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.errors import ExportError
+from jaxmlir.support.lazy import memoized
 from jaxmlir.transforms.higher_order import has_rule
 from jaxmlir.transforms.templates import Rules
 
@@ -111,10 +113,11 @@ class SharedRules:
         return False
 
 
-def called(signature: Signature) -> str:
-    """The function that a call, or each iteration of a scan, runs."""
+def called(signature: Signature) -> Any:
+    """The function that a call, or each iteration of a scan, runs; ``None`` of other ops."""
     attributes = signature.named
-    return attributes["jaxpr" if "jaxpr" in attributes else "call_jaxpr"].value
+    names = (name for name in ("jaxpr", "call_jaxpr") if name in attributes)
+    return next((attributes[name].value for name in names), None)
 
 
 class Batchable:
@@ -122,7 +125,6 @@ class Batchable:
 
     def __init__(self, rules: Rules):
         self._rules = rules
-        self._by_signature: dict[Signature, bool] = {}
         self._shared = SharedRules(rules.program)
 
     def is_so(self, signature: Signature, is_common: Callable[[int], bool]) -> bool:
@@ -138,13 +140,8 @@ class Batchable:
             signature, lambda: [not is_common(j) for j in range(len(signature.operands))]
         )
 
+    @memoized
     def _may_be(self, signature: Signature) -> bool:
-        batchable = self._by_signature.get(signature)
-        if batchable is None:
-            batchable = self._by_signature[signature] = self._find(signature)
-        return batchable
-
-    def _find(self, signature: Signature) -> bool:
         name = signature.name
         record = ops.record_of(name)
         if record is None or signature.effects is not None or not is_plain_signature(signature):

@@ -33,8 +33,9 @@ from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import scalar_type
 from jaxmlir.optimize.vectorize.batchable import COMMON, OF_NARROW, Batchable, is_slow_alone
-from jaxmlir.optimize.vectorize.stacking import Windows, row_of, stack
+from jaxmlir.optimize.vectorize.stacking import Windows, row_of, rows_of, stack
 from jaxmlir.passes.base import Amount, Pass
+from jaxmlir.support.lazy import memoized
 from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.higher_order.loops import ScanOp
 from jaxmlir.transforms.new_function import NewFunction
@@ -206,31 +207,28 @@ class Group:
 
     def pays(
         self,
-        work: Work,
+        search: GroupSearch,
         total: float,
         saved: float,
         apart: Callable[[], Iterable[Column]],
-        min_gain: float,
-        stacked: float,
     ) -> bool:
         """Whether what a batch saves is worth what it puts together and takes apart.
 
         Args:
-          work: of ops on the target.
+          search: says what has to be saved.
           total, saved: the work of a member, and what each but the first saves of it.
           apart: gives the outputs whose rows are taken apart.
-          min_gain: the part of the work that has to be saved.
-          stacked: the part of what is saved that moving bytes may take.
         """
+        work = search.work
         gained = (self.count - 1) * saved - work.stacked_value * self.count * len(self.together)
         # What is put together the derivative takes apart: a kernel for each member, compiled for
         # each in 20 ms, as it reads another place; equal kernels are compiled once.  Where putting
         # them together takes a kernel each, one takes them all apart.
         values = [c for c in self.together if Windows.of(self.values(c)) is None]
         gained -= max(work.kernel - work.stacked_value, 0.0) * self.count * len(values)
-        if gained < min_gain * self.count * total:
+        if gained < search.min_gain * self.count * total:
             return False
-        return work.stored_byte * self.moved(apart()) <= stacked * gained
+        return work.stored_byte * self.moved(apart()) <= search.stacked * gained
 
     # -- writing it --
 
@@ -321,6 +319,12 @@ class Group:
         for member, value in enumerate(self.given(column)):
             if is_used(value):
                 value.replace_all_uses_with(row_of(self.rules, rows, member))
+
+    def take_apart(self, column: Column, rows: ir.Value) -> None:
+        """Has an output's users read the rows of an array, all of which are taken at the insertion
+        point by one op."""
+        for value, row in zip(self.given(column), rows_of(self.rules, rows), strict=True):
+            value.replace_all_uses_with(row)
 
     def erase(self) -> None:
         """Takes out the ops, of which nothing is used any more."""
@@ -491,25 +495,23 @@ class BodyClasses:
         self._rules = rules
         self._read = read
         self._numbers: dict[Hashable, int] = {}
-        self._number_of: dict[str, int] = {}
         self._constants: dict[str, list[Any]] = {}
         self._firsts: list[FunctionView] = []
 
+    @memoized
     def number(self, symbol: str) -> int:
         """A number that functions have in common which differ in constants only."""
-        if symbol not in self._number_of:
-            body = self._read(symbol)
-            named = zip(body.ops, body.names, strict=True)
-            self._constants[symbol] = [op for op, name in named if name == "jaxpr.constant"]
-            number = self._numbers.get(body.likeness)
-            if number is None:
-                number = self._numbers.setdefault(body.structure, len(self._firsts))
-                if body.likeness is not None:
-                    self._numbers[body.likeness] = number
-            self._number_of[symbol] = number
-            if number == len(self._firsts):
-                self._firsts.append(body)
-        return self._number_of[symbol]
+        body = self._read(symbol)
+        named = zip(body.ops, body.names, strict=True)
+        self._constants[symbol] = [op for op, name in named if name == "jaxpr.constant"]
+        number = self._numbers.get(body.likeness)
+        if number is None:
+            number = self._numbers.setdefault(body.structure, len(self._firsts))
+            if body.likeness is not None:
+                self._numbers[body.likeness] = number
+        if number == len(self._firsts):
+            self._firsts.append(body)
+        return number
 
     def first(self, number: int) -> FunctionView:
         """The first function of a number."""

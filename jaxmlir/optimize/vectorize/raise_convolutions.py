@@ -19,7 +19,7 @@ import functools
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -28,11 +28,12 @@ from jax import lax
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import OpView, node_of
 from jaxmlir.analysis.op_counts import ADDITIONS, is_plain_op
-from jaxmlir.analysis.strided_view import StridedView, view_of
-from jaxmlir.dialect.builder import build, converted, only_user
+from jaxmlir.analysis.strided_view import view_of
+from jaxmlir.dialect.builder import build, converted, only_user, reshaped
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of, shape_of, with_shape
+from jaxmlir.optimize.vectorize.stacking import stack
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
@@ -71,6 +72,9 @@ class Tap(NamedTuple):
     start: tuple[int, ...]
     matrix: ir.Value
     product: SliceProduct
+
+
+_SLICES = NEEDED_OPS["jaxpr-raise-convolutions"]
 
 
 def taps_of(term: ir.Value) -> Iterator[Tap]:
@@ -248,78 +252,10 @@ class Convolution(NamedTuple):
         return lax.slice(array, self.start, limits, steps)
 
 
-# -- The kernel of a convolution: the matrices of all places, as they are or put together --
-
-
 def kernel_of(rules: Rules, window: Convolution, taps: Sequence[Tap]) -> ir.Value:
     """The matrices of the places of a window, in order, as one array: ``[*places, *matrix]``."""
     matrices = [tap.matrix for tap in taps]
-    slices = [_part(matrix) for matrix in matrices]
-    parts = [part for part in slices if part is not None]
-    whole = _whole(window, parts) if len(parts) == len(matrices) else None
-    if whole is not None:
-        return rules.emit(whole, [parts[0].array])[0]
-    return rules.emit(functools.partial(_stacked, counts=window.counts), matrices)[0]
-
-
-def _stacked(*matrices: Any, counts: tuple[int, ...]) -> list[Any]:
-    """Matrices as an array with some dimensions before theirs."""
-    rows = lax.concatenate([lax.expand_dims(m, (0,)) for m in matrices], 0)
-    return [lax.reshape(rows, (*counts, *matrices[0].shape))]
-
-
-_SLICES = NEEDED_OPS["jaxpr-raise-convolutions"]
-_TURNS = frozenset({"jaxpr.squeeze", "jaxpr.transpose"})
-
-
-def _part(matrix: ir.Value) -> StridedView | None:
-    """The box of an array that a matrix is, without the dimensions of size 1."""
-    view = StridedView.whole(matrix)
-    while (turned := view.through(_TURNS)) is not None:
-        view = turned
-    view = view.through(_SLICES)
-    return view if view is not None and view.is_box else None
-
-
-_Ints = tuple[int, ...]
-
-
-def _matrices(array: Any, *, start: _Ints, limit: _Ints, order: _Ints, shape: _Ints) -> list[Any]:
-    """A part of an array that has all matrices, in the order of their places."""
-    part = lax.slice(array, start, limit)
-    return [lax.reshape(lax.transpose(part, order), shape)]
-
-
-def _whole(window: Convolution, parts: Sequence[StridedView]) -> Callable[[Any], list[Any]] | None:
-    """The reading of an array with a dimension for each along which a window has places."""
-    first = parts[0]
-    if any((p.array, p.sizes, p.dims) != (first.array, first.sizes, first.dims) for p in parts):
-        return None
-    rank = len(first.starts)
-    starts = np.reshape([p.starts for p in parts], (*window.counts, rank))
-    steps = starts - np.array(first.starts)
-    moved = [axis for axis, count in enumerate(window.counts) if count > 1]
-    order: list[int] = []
-    for axis in moved:
-        second = steps[tuple(int(a == axis) for a in range(len(window.counts)))]
-        order += np.flatnonzero(second).tolist()
-    if len(order) != len(moved) or not set(order).isdisjoint(first.dims):
-        return None
-    expected = np.zeros_like(steps)
-    for axis, d in zip(moved, order, strict=True):
-        expected[..., d] = np.indices(window.counts)[axis]
-    if not np.array_equal(steps, expected):
-        return None
-    limit = starts.reshape(-1, rank).max(0) + first.sizes
-    rest = [d for d in range(rank) if d not in (*order, *first.dims)]
-    shape = *window.counts, *(first.sizes[d] for d in first.dims)
-    return functools.partial(
-        _matrices,
-        start=first.starts,
-        limit=tuple(map(int, limit)),
-        order=(*rest, *order, *first.dims),
-        shape=shape,
-    )
+    return reshaped(stack(rules, matrices), (*window.counts, *shape_of(matrices[0])))
 
 
 class RaiseConvolutions(Pass):

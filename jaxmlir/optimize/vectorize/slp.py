@@ -47,7 +47,6 @@ from jaxmlir.optimize.vectorize.stacking import (
     WindowLevel,
     joined,
     levels_of,
-    rows_of,
     total_of,
 )
 from jaxmlir.passes.remarks import remark
@@ -79,18 +78,6 @@ def chain(body: FunctionView, last: int) -> list[int]:
         scatters.append(before)
 
 
-def parts_of(body: FunctionView, ops: Sequence[int]) -> ArrayParts | None:
-    """The parts that scatters of one kind write, if they can be one: single parts, where is known,
-    and apart unless they are added."""
-    first = ops[0]
-    if not is_plain_signature(body.signatures[first]):
-        return None
-    if body.names[first] == "jaxpr.scatter" and not overwrites(body.ops[first]):
-        return None
-    parts = ArrayParts.of(body, ops)
-    return parts if parts is not None and (parts.adds or parts.apart) else None
-
-
 class ArrayParts(NamedTuple):
     """Parts of an array and how they are written: a function of the array and what is written, one
     part for each row; hashable.
@@ -109,7 +96,11 @@ class ArrayParts(NamedTuple):
 
     @classmethod
     def of(cls, body: FunctionView, ops: Sequence[int]) -> ArrayParts | None:
-        first = body.ops[ops[0]]
+        """The parts that scatters of one kind write, if they can be one: single parts, where is
+        known, and apart unless they are added."""
+        first, adds = body.ops[ops[0]], body.names[ops[0]] == "jaxpr.scatter_add"
+        if not is_plain_signature(body.signatures[ops[0]]) or not (adds or overwrites(first)):
+            return None
         numbers = toolbox.attribute(first, "dimension_numbers")
         array, indices, update = (tuple(v.type.shape) for v in first.operands)
         # XLA has no scatter of several numbers to one that has no dimensions.
@@ -123,14 +114,15 @@ class ArrayParts(NamedTuple):
             if index is None:
                 return None
             start[list(numbers.scatter_dims_to_operand_dims)] = index
-        adds = body.names[ops[0]] == "jaxpr.scatter_add"
         mode = toolbox.attribute(first, "mode")
         if mode == lax.GatherScatterMode.CLIP:
             # What is out of bounds is moved inside, and may be on top of another part there.
             starts = np.clip(starts, 0, np.array(array) - sizes)
         elif not -_MOST <= starts.min() <= starts.max() <= _MOST:
             return None
-        return cls(tuple(map(tuple, starts.tolist())), tuple(sizes), numbers, mode, adds)
+        places = tuple(map(tuple, starts.tolist()))
+        parts = cls(places, tuple(sizes), numbers, mode, adds)
+        return parts if adds or parts.apart else None
 
     @property
     def apart(self) -> bool:
@@ -261,22 +253,17 @@ class Seed(NamedTuple):
         others = self.meeting[:first], self.meeting[first + len(self.values) :]
         before, behind = ([body.value(other) for other in part] for part in others)
         if name == "jaxpr.stack":
-            # Values to be stacked and a stack of values are stacks, concatenated.
-            axis = toolbox.attribute(sink, JOINS[name])
-            expand, together = (functools.partial(f, axis) for f in (_expanded, _together))
-            before, behind = (
-                [rules.emit(expand, [value])[0] for value in part] for part in (before, behind)
-            )
-            return rules.emit(together, [*before, whole, *behind])[0]
+            axis, place = toolbox.attribute(sink, JOINS[name]), len(before)
+            among = functools.partial(_stacked_among, axis=axis, place=place)
+            return rules.emit(among, [*before, whole, *behind])[0]
         return body.copy(self.sink, [*before, whole, *behind])[0]
 
 
-def _expanded(axis: int, x: Any) -> list[Any]:
-    return [lax.expand_dims(x, (axis,))]
-
-
-def _together(axis: int, *parts: Any) -> list[Any]:
-    return [lax.concatenate(parts, axis % parts[0].ndim)]
+def _stacked_among(*parts: Any, axis: int, place: int) -> list[Any]:
+    """Values stacked, of which the one at a place is a stack of several."""
+    axis %= parts[place].ndim
+    stacks = [x if k == place else lax.expand_dims(x, (axis,)) for k, x in enumerate(parts)]
+    return [lax.concatenate(stacks, axis)]
 
 
 def seeds(body: FunctionView, least: int = MIN_LANES) -> Iterator[Seed]:
@@ -302,7 +289,7 @@ def seeds(body: FunctionView, least: int = MIN_LANES) -> Iterator[Seed]:
             seen.update(scatters)
             kinds = _kinds(body, [body.operands[op][2] for op in scatters])
             for ops in _runs(kinds, scatters, least):
-                parts = parts_of(body, ops)
+                parts = ArrayParts.of(body, ops)
                 if parts is not None:
                     values = tuple([body.operands[op][2] for op in ops])
                     yield Seed(values, (body.operands[ops[0]][0], *values), ops, parts)
@@ -507,7 +494,7 @@ class SlpTree(Group):
             saved += search.work.kernel
         if not saved and not self.moved(apart()):
             return self.body.names[sink] not in ADDITIONS or self.count >= MANY_LANES
-        return self.pays(search.work, total, saved, apart, search.min_gain, search.stacked)
+        return self.pays(search, total, saved, apart)
 
     def _go_on_alike(self, lanes: Column) -> bool:
         """Whether behind the sink each lane of an output is used as the others are, by ops of its
@@ -543,9 +530,7 @@ class SlpTree(Group):
         batched = dict(zip(results, batch, strict=True))
         with ir.InsertionPoint(sink), location:
             for lanes in self.outputs:
-                rows = rows_of(rules, batched[lanes])
-                for original, row in zip(self.given(lanes), rows, strict=True):
-                    original.replace_all_uses_with(row)
+                self.take_apart(lanes, batched[lanes])
         seed.write(rules, body, batched[seed.values])
 
 

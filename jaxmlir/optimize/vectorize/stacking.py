@@ -24,7 +24,8 @@ from jax import lax
 
 from jaxmlir import toolbox
 from jaxmlir._compat import dtypes
-from jaxmlir.analysis.strided_view import SLICES, StridedView, view_of
+from jaxmlir.analysis.strided_view import SLICES, StridedView
+from jaxmlir.dialect.builder import converted
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.transforms.higher_order.loops import stacked
@@ -43,7 +44,12 @@ def stack(rules: Rules, values: Sequence[ir.Value]) -> ir.Value:
     windows = Windows.of(values)
     if windows is not None:
         return windows.array if windows.are_rows else windows.write(rules)
-    return rules.emit(_stack, values)[0]
+    return stack_along(rules, values, 0)
+
+
+def stack_along(rules: Rules, values: Sequence[ir.Value], axis: int) -> ir.Value:
+    """Values of one type, put together along a new dimension, whatever they are."""
+    return rules.emit(functools.partial(_stack, axis=axis), values)[0]
 
 
 def rows_of(rules: Rules, array: ir.Value) -> list[ir.Value]:
@@ -51,14 +57,21 @@ def rows_of(rules: Rules, array: ir.Value) -> list[ir.Value]:
     return rules.emit(_rows, [array])
 
 
-def row_of(rules: Rules, array: ir.Value, index: int) -> ir.Value:
-    """One row of an array."""
-    return rules.emit(functools.partial(_row, index=index), [array])[0]
+def row_of(rules: Rules, array: ir.Value, index: int, axis: int = 0) -> ir.Value:
+    """One row of an array, along its first or another dimension."""
+    return rules.emit(functools.partial(_row, index=index, axis=axis), [array])[0]
 
 
 def total_of(rules: Rules, array: ir.Value) -> ir.Value:
     """The sum of the rows of an array."""
     return rules.emit(_total, [array])[0]
+
+
+def added(total: ir.Value, value: ir.Value, negative: bool) -> ir.Value:
+    """A sum with a value added, or subtracted; of the sum's type."""
+    name = "jaxpr.sub" if negative else "jaxpr.add"
+    operands = [total, converted(value, total.type)]
+    return ir.Operation.create(name, [total.type], operands).result
 
 
 JOINS = {"jaxpr.concatenate": "dimension", "jaxpr.stack": "axis"}
@@ -80,8 +93,8 @@ def _stack_known(values: Sequence[Any]) -> Any:
         return jnp.stack(values)
 
 
-def _stack(*values: Any) -> list[Any]:
-    return [jnp.stack(values)]
+def _stack(*values: Any, axis: int) -> list[Any]:
+    return [jnp.stack(values, axis)]
 
 
 def _rows(array: Any) -> list[Any]:
@@ -89,8 +102,8 @@ def _rows(array: Any) -> list[Any]:
     return [lax.reshape(part, part.shape[1:]) for part in parts]
 
 
-def _row(array: Any, *, index: int) -> list[Any]:
-    return [array[index]]
+def _row(array: Any, *, index: int, axis: int) -> list[Any]:
+    return [lax.squeeze(_part(array, axis, index, index + 1), (axis,))]
 
 
 def _total(array: Any) -> list[Any]:
@@ -100,9 +113,7 @@ def _total(array: Any) -> list[Any]:
 def _joined(array: Any, *, dimension: int, is_new: bool) -> list[Any]:
     """The rows of an array, put together along a dimension of theirs, or a new one."""
     dimension %= array.ndim if is_new else array.ndim - 1
-    order = list(range(1, array.ndim))
-    order.insert(dimension, 0)
-    array = lax.transpose(array, order)
+    array = jnp.moveaxis(array, 0, dimension)
     if is_new:
         return [array]
     shape = array.shape
@@ -124,26 +135,30 @@ class Windows:
       array: what they are windows of.
       starts: where each begins, by dimension.
       sizes: their size in the array.
-      shape: the shape of each: the size, reshaped.
+      order: the dimensions of the array, but those of size 1, in the order of the windows'.
+      shape: the shape of each: the size, in that order, reshaped.
     """
 
     array: ir.Value
     starts: tuple[tuple[int, ...], ...]
     sizes: tuple[int, ...]
+    order: tuple[int, ...]
     shape: tuple[int, ...]
 
     @classmethod
     def of(cls, values: Sequence[ir.Value]) -> Windows | None:
         """The windows that values are; ``None`` if they are not all of one array."""
         views = [_window(value) for value in values]
-        first, shape = views[0], values[0].type.shape
-        if any(
-            view is None
-            or (view.array, view.sizes, value.type.shape) != (first.array, first.sizes, shape)
-            for view, value in zip(views, values, strict=True)
-        ):
+        if None in views:
             return None
-        return cls(first.array, tuple([v.starts for v in views]), first.sizes, tuple(shape))
+        kinds = {
+            (view.array, view.sizes, _order(view), tuple(value.type.shape))
+            for view, value in zip(views, values, strict=True)
+        }
+        if len(kinds) > 1:
+            return None
+        ((array, *kind),) = kinds
+        return cls(array, tuple([view.starts for view in views]), *kind)
 
     @functools.cached_property
     def _layout(self) -> tuple[WindowLevel, ...] | None:
@@ -163,13 +178,14 @@ class Windows:
     def are_rows(self) -> bool:
         """Whether they are the rows of the array: all of it."""
         count = len(self.starts)
-        one_after_another = self._layout == (WindowLevel(0, 1, count, 1),)
-        return one_after_another and tuple(self.array.type.shape) == (count, *self.shape)
+        if self._layout != (WindowLevel(0, 1, count, 1),) or list(self.order) != sorted(self.order):
+            return False
+        return tuple(self.array.type.shape) == (count, *self.shape)
 
     def write(self, rules: Rules) -> ir.Value:
         """The windows as one array, along a leading dimension, at the insertion point."""
-        windows = {"starts": self.starts, "sizes": self.sizes, "shape": self.shape}
-        reader = functools.partial(_read, **windows, layout=self._layout)
+        windows = {"starts": self.starts, "sizes": self.sizes, "order": self.order}
+        reader = functools.partial(_read, **windows, shape=self.shape, layout=self._layout)
         return rules.emit(reader, [self.array])[0]
 
 
@@ -196,10 +212,10 @@ class WindowLevel:
         """Whether each window ends where the next one begins."""
         return self.length == abs(self.step)
 
-    def spread(self, x: Any, depth: int) -> Any:
-        """The windows of ``x``, which begins with ``depth`` dimensions of windows, along one more;
-        the dimension of the array begins with the first of them."""
-        axis, step = depth + self.axis, abs(self.step)
+    def split(self, x: Any, axis: int) -> Any:
+        """The windows of ``x`` along an axis, which begins with the first of them, as one more
+        dimension before theirs."""
+        step = abs(self.step)
         size = (self.count + self.pieces - 1) * step
         x = _resized(x, axis, size)
         x = lax.reshape(x, (*x.shape[:axis], size // step, step, *x.shape[axis + 1 :]))
@@ -207,18 +223,15 @@ class WindowLevel:
         parts = [_part(x, axis, end - self.count, end) for end in ends]
         x = parts[0] if len(parts) == 1 else lax.concatenate(parts, axis + 1)
         x = _resized(x, axis + 1, self.length)
-        if self.step < 0:
-            x = lax.rev(x, (axis,))
-        order = [d for d in range(x.ndim) if d != axis]
-        return lax.transpose(x, (*order[:depth], axis, *order[depth:]))
+        return lax.rev(x, (axis,)) if self.step < 0 else x
 
     def join(self, x: Any, depth: int) -> Any:
-        """Exact windows one after another again: undoes :meth:`spread`."""
+        """Exact windows one after another again, of an array that begins with ``depth`` dimensions
+        of other windows and then has theirs."""
         if self.step < 0:
             x = lax.rev(x, (depth,))
         axis = depth + self.axis
-        order = [d for d in range(x.ndim) if d != depth]
-        x = lax.transpose(x, (*order[:axis], depth, *order[axis:]))
+        x = jnp.moveaxis(x, depth, axis)
         size = self.count * self.length
         return lax.reshape(x, (*x.shape[:axis], size, *x.shape[axis + 2 :]))
 
@@ -254,26 +267,34 @@ def _read(
     *,
     starts: tuple[tuple[int, ...], ...],
     sizes: tuple[int, ...],
+    order: tuple[int, ...],
     shape: tuple[int, ...],
     layout: tuple[WindowLevel, ...] | None,
 ) -> list[Any]:
     """Windows of an array."""
-    places = np.array(starts, np.int32)
+    places, rank = np.array(starts, np.int32), array.ndim
+    # The dimensions of the array, and those of the windows, by numbers behind theirs.
     if layout is None:
         windows = jax.vmap(lambda start: lax.dynamic_slice(array, start, sizes))(places)
+        dims, of_windows = [rank, *range(rank)], [rank]
     else:
         # What a window has beyond its length is there more often than not.
-        more = [0] * array.ndim
+        more = [0] * rank
         for level in layout:
             more[level.axis] += level.pieces * abs(level.step) - level.length
         end = np.minimum(places.max(0) + sizes + more, array.shape)
         windows = array
         for axis, (low, high) in enumerate(zip(places.min(0), end, strict=True)):
             windows = _part(windows, axis, int(low), int(high))
-        for depth, level in enumerate(layout):
-            windows = level.spread(windows, depth)
-        for axis, size in enumerate(sizes, start=len(layout)):
-            windows = _resized(windows, axis, size)
+        dims, of_windows = list(range(rank)), list(range(rank, rank + len(layout)))
+        for number, level in zip(of_windows, layout, strict=True):
+            axis = dims.index(level.axis)
+            windows = level.split(windows, axis)
+            dims.insert(axis, number)
+    targets = [*of_windows, *order]
+    extents = {d: n for d, n in zip(dims, windows.shape, strict=True) if d in targets}
+    windows = lax.reshape(windows, tuple(extents.values()))
+    windows = lax.transpose(windows, [list(extents).index(d) for d in targets])
     return [lax.reshape(windows, (len(places), *shape))]
 
 
@@ -301,5 +322,16 @@ def _window(value: ir.Value) -> StridedView | None:
         name == "jaxpr.reshape" and toolbox.attribute(op, "dimensions") is None
     ):
         value = op.operands[0]
-    view = view_of(value, SLICES)
+    view = StridedView.whole(value)
+    while (turned := view.through(_TURNS)) is not None:
+        view = turned
+    view = view.through(SLICES)
     return view if view is not None and view.is_box else None
+
+
+def _order(view: StridedView) -> tuple[int, ...]:
+    """The dimensions of the array, but those of size 1, in the order of the view's."""
+    return tuple([d for d in view.dims if d is not None and view.sizes[d] != 1])
+
+
+_TURNS = frozenset({"jaxpr.squeeze", "jaxpr.transpose"})

@@ -47,7 +47,6 @@ from jaxmlir.optimize.vectorize.isomorphic import (
     with_dynamic_slices,
 )
 from jaxmlir.optimize.vectorize.slp import Seed, seeds
-from jaxmlir.optimize.vectorize.stacking import rows_of
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
@@ -172,7 +171,7 @@ class BlockBatch(Group):
             return [column for column in self.outputs if sinks.of(column) is None]
 
         total, saved = self.gain(search.work)
-        return self.pays(search.work, total, saved, apart, search.min_gain, search.stacked)
+        return self.pays(search, total, saved, apart)
 
     def write(self, sinks: _Sinks) -> list[int]:
         """Writes the batch in place of the ops; which ops besides these are gone."""
@@ -201,9 +200,7 @@ class BlockBatch(Group):
         # Sinks may have been written with other results of the blocks.
         for column, batched in apart:
             with ir.InsertionPoint(last), last.location:
-                rows = rows_of(rules, batched)
-            for value, row in zip(self.given(column), rows, strict=True):
-                value.replace_all_uses_with(row)
+                self.take_apart(column, batched)
         self.erase()
         sinks.forget(op for pack in packs for op in pack)
         return gone

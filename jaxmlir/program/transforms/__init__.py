@@ -1,14 +1,14 @@
-"""The transformations as functions of programs: pytrees around the passes.
+"""The transformations as functions of programs: the passes, with pytrees around them.
 
-Each returns a new program whose public function is the transformed one.  Arguments, ``argnums``,
-``has_aux``, ``in_axes`` ... mean what they mean in JAX.
+Each returns a new program whose public function is the transformed one.  ``argnums``, ``has_aux``,
+``in_axes`` and the other arguments mean the same as in JAX.
 """
 
 from __future__ import annotations
 
 from jaxmlir.support.lazy import lazy_names
 
-# A process needs one or two of them, as a rule.
+# Imported lazily: a process usually needs one or two of them.
 _EXPORTS = {
     "forward_and_log_det": "inverses",
     "grad": "derivatives",

@@ -35,8 +35,8 @@ def vmap(
 
     Args:
       in_axes, out_axes: pytree prefixes of the arguments and the result.
-      axis_size: the batch's size.  Without it the result is a function that is specialised, once
-        per size, by its arguments.
+      axis_size: the batch's size.  Without it the result is a function that makes one program for
+        each batch size of its arguments.
 
     Raises:
       ArgumentError: axes do not fit the arguments, or sizes disagree.
@@ -54,7 +54,7 @@ def vmap(
     axis_size = _size(axis_size)
     if not isinstance(spmd_axis_name, tuple | None):
         spmd_axis_name = (spmd_axis_name,)
-    # A symbolic size, and the name of an axis, mean something to one program only.
+    # The library does not serve these: a symbolic size or an axis name belongs to one program.
     lends = isinstance(axis_size, int) and axis_name is None and spmd_axis_name is None
     result, rules, symbol = start(program, custom_rules="none", lends=lends)
     with scope():
@@ -66,7 +66,7 @@ def vmap(
 
 
 def _batched_tree(program: Program, axis_size: Any, out_axes: Any) -> Any:
-    """The pytree of a batched result: a sparse matrix becomes a batch of them, as in JAX."""
+    """The pytree of a batched result: a sparse matrix becomes a batch of matrices, as in JAX."""
     tree = program.out_tree
     if not any(kind in batching.vmappables for kind, _ in pytrees.nodes(tree)):
         return tree
@@ -87,7 +87,7 @@ def _size(axis_size: Any) -> Any:
 
 
 class _UnsizedBatch:
-    """A batched program that waits for its arguments to learn the size of the batch."""
+    """A batched program whose batch size follows from the arguments of each call."""
 
     def __init__(self, program: Program, *options: Any):
         self._program = program
@@ -116,7 +116,7 @@ class _UnsizedBatch:
         ]
         sizes = [self._size(*leaf) for leaf in batched]
         if any(_is_sharded(value, axis) for _, value, axis in batched):
-            # JAX knows what becomes of that.
+            # JAX handles batches that are sharded over explicit mesh axes.
             return self._in_jax(*args, **kwargs)
         if len(set(sizes)) != 1:
             sizes_text = ", ".join(
@@ -147,19 +147,19 @@ class _UnsizedBatch:
 
 
 class _NoSize(ArgumentError, AttributeError):
-    """Whoever only asks whether there is an attribute gets a no."""
+    """An error that is also an ``AttributeError``, so that ``hasattr`` returns ``False``."""
 
 
 def _is_sharded(value: Any, axis: int) -> bool:
-    """Whether an array is known to be sharded along an axis, over explicit axes of a mesh."""
+    """Whether an array's type says that it is sharded along an axis, over explicit mesh axes."""
     sharding = getattr(core.typeof(value), "sharding", None)
     return sharding is not None and not sharding.mesh.empty and sharding.spec[axis] is not None
 
 
 def _prefix(what: str, axes: Any, tree: Any, avals: Sequence[Any]) -> list[int | None]:
-    """A pytree prefix of axes as one axis per leaf.  ``None`` is an axis, no leaf of ``tree``."""
+    """A pytree prefix of axes as one axis per leaf of ``tree``.  ``None`` counts as an axis."""
     if what == "in_axes" and isinstance(axes, list):
-        # Of the arguments, which are a tuple, JAX takes a list too; a result may be either.
+        # The arguments are a tuple, and JAX accepts a list for it.  A result may be either.
         axes = tuple(axes)
     flat: list[int | None] = []
     subtrees = pytrees.of_placeholders(tree, avals)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Compression:
-    """A matrix, from its products with sums of unit vectors of one colour.
+    """A Jacobian, computed from its products with vectors: sums of unit vectors of one colour.
 
     Attributes:
       positions: the arguments that it is differentiated in.
@@ -65,7 +65,7 @@ class Compression:
     def function_of(
         self, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> tuple[Callable[..., Any], list[Any], Any]:
-        """The program as a function of the arguments that it is differentiated in, these, and the
+        """The program as a function of the arguments to differentiate in, these arguments, and the
         dtype of the matrix."""
         chosen = [args[i] for i in self.positions]
 
@@ -82,14 +82,14 @@ class Compression:
     def pushed(
         self, function: Callable[..., Any], chosen: Sequence[Any], dtype: Any, colors: Colors
     ) -> Any:
-        """The products from the right: ``[colours, rows]``."""
+        """The products of the Jacobian with one vector per colour (JVPs): ``[colours, rows]``."""
         _, push = jax.linearize(function, *chosen)
         return self._products(lambda seeds: push(*seeds), tuple(chosen), dtype, colors)
 
     def pulled(
         self, function: Callable[..., Any], chosen: Sequence[Any], dtype: Any, colors: Colors
     ) -> Any:
-        """The products from the left: ``[colours, columns]``."""
+        """The products of one vector per colour and the Jacobian (VJPs): ``[colours, columns]``."""
         result, pull = jax.vjp(function, *chosen)
         return self._products(pull, result, dtype, colors)
 
@@ -105,14 +105,14 @@ class Compression:
 
         numbers = np.arange(count, dtype=np.int32)
         if self.chunk_size is None or self.chunk_size >= count:
-            # As constants: what an op makes of them, XLA computes when it compiles.
+            # The seeds are constants, so XLA folds the ops on them when it compiles.
             return product(numbers)
         size = integer(self.chunk_size)
         return jax.lax.map(product, jnp.asarray(numbers), batch_size=size)
 
 
 Colors = tuple[int, Sequence[Any]]
-"""How many there are, and those of the elements of arrays."""
+"""The number of colours, and for each array the colours of its elements."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,15 +140,15 @@ class ColoredCompression(Compression):
             return jnp.zeros(0, subject[2])
         source = coloring.source
         if len(parts) == 1:
-            # One product for each row, as it were: XLA fuses it into the gather, which then is all
-            # there is to do.
+            # A gather from the array of products itself: XLA fuses their computation into it, and
+            # a single kernel is left.
             places = np.stack(np.divmod(source, max(1, parts[0].shape[1])), axis=1)
             return self._substituted(gathered(parts[0], places.astype(_index(parts[0].size))))
         flat = jnp.concatenate([x.reshape(-1) for x in parts])
         return gathered(flat, source[:, None].astype(_index(flat.size)))
 
     def _substituted(self, terms: Any) -> Any:
-        """The elements that are sums of terms of products."""
+        """The elements, where the colouring makes them signed sums of elements of products."""
         sums = self.coloring.substitution
         if sums is None:
             return terms
@@ -163,7 +163,7 @@ def _index(size: int) -> Any:
 
 
 def gathered(array: Any, places: Any) -> Any:
-    """The elements at some places, which are in bounds."""
+    """The elements of an array at some indices, all of which must be in bounds."""
     axes = tuple(range(array.ndim))
     numbers = jax.lax.GatherDimensionNumbers((), axes, axes)
     ones, mode = (1,) * array.ndim, jax.lax.GatherScatterMode.PROMISE_IN_BOUNDS
@@ -175,18 +175,18 @@ def is_inexact(x: Any) -> bool:
 
 
 def _of_leaves(colors: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
-    """Colours of all elements, as arrays."""
+    """The colours of all elements, as one array for each of ``shapes``."""
     ends = np.cumsum([math.prod(shape) for shape in shapes])
     parts = np.split(colors.astype(np.int32), ends[:-1])
     return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def _seeds(colors: Sequence[Any], numbers: Any, leaves: Sequence[Any]) -> list[Any]:
-    """The sums of the unit vectors of some colours, as arrays like ``leaves``.
+    """The sums of the unit vectors of one or several colours, as arrays like ``leaves``.
 
     Args:
-      colors: of the elements of these.
-      numbers: of colours, ``[colours]``, or of one.
+      colors: the colours of the elements of ``leaves``.
+      numbers: the colours to take: an array ``[colours]``, or a single one.
     """
     seeds = []
     for of_leaf, leaf in zip(colors, leaves, strict=True):
@@ -199,7 +199,7 @@ def _seeds(colors: Sequence[Any], numbers: Any, leaves: Sequence[Any]) -> list[A
 
 
 def _joined(tree: Any, dtype: Any) -> Any:
-    """The elements of all arrays; those that have no derivative are 0."""
+    """The elements of all arrays as one vector, with 0 for arrays whose dtype has no derivative."""
     leaves = [
         leaf.reshape(-1).astype(dtype) if is_inexact(leaf) else jnp.zeros(leaf.size, dtype)
         for leaf in jax.tree.leaves(tree)

@@ -48,8 +48,8 @@ def jvp(program: Program, custom_vjp_forward: str = "error") -> Program:
     """The program ``(primals, tangents) -> (result, tangent of result)``.
 
     Args:
-      custom_vjp_forward: what becomes of functions with a custom VJP rule, which have no JVP in
-        JAX.  ``"error"``: running the result is an error that names the rule.  ``"transpose"``: the
+      custom_vjp_forward: how to treat functions with a custom VJP rule, which have no JVP in JAX.
+        ``"error"``: running the result raises an error that names the rule.  ``"transpose"``: the
         backward rule is transposed, if its ops show that it is linear in the cotangent.
 
     Raises:
@@ -103,7 +103,7 @@ def linearize(
     tangent of result``.
 
     Args:
-      custom_vjp_forward: as for :func:`jvp`, in ``lin``.
+      custom_vjp_forward: as for :func:`jvp`; it concerns ``lin``.
     """
     _check_forward(custom_vjp_forward)
     args_tree, out_tree = args_tree_of(program, "linearize"), program.out_tree
@@ -152,14 +152,14 @@ def _pair(
     in_trees: Sequence[Any],
     out_tree: Any,
 ) -> tuple[Program, Program]:
-    """The program ``(*args) -> (result, residuals)``, and ``name``: ``(residuals, *operands) ->
-    results``.
+    """Two programs: ``(*args) -> (result, residuals)``, and ``name``, which is
+    ``(residuals, *operands) -> results``.
 
     Args:
-      linear: the symbol of a function of the residuals, and of those operands that matter.
-      operands: their types, and which ``@linear`` takes.
-      results: their types, and which ``@linear`` gives; the others are zero.
-      in_trees: the pytree of each operand of the program.
+      linear: the symbol of a function of the residuals and of the operands that matter.
+      operands: the type of each operand, and whether ``@linear`` takes it.
+      results: the type of each result, and whether ``@linear`` returns it; the others are zero.
+      in_trees: the pytree of each operand of the second program.
     """
     with scope():
         inputs = list(rules.program.function(linear).type.inputs)
@@ -186,10 +186,10 @@ def _with_sizes(
     halves: LinearizedFunctions | Pullback,
     operands: Sequence[tuple[ir.Type, bool]],
 ) -> tuple[str, list[ir.Type]]:
-    """``@halves.fwd`` with what is to be handed on beside its residuals, and the types of that.
+    """``@halves.fwd``, with a further residual for symbolic sizes if one is needed, and its type.
 
-    The other half knows symbolic sizes by its operands' shapes.  Where these do not tell them, as
-    ``f32[a * b]`` does not, it is given an array without elements whose shape does.
+    The other half finds symbolic sizes in its operands' shapes.  Some shapes do not determine them,
+    such as ``f32[a * b]``.  Then the residual is an array without elements whose shape does.
     """
     missing = sizes_missing_in([aval_of(type_) for type_, _ in operands], program)
     if missing is None:
@@ -219,10 +219,10 @@ def grad(
     """The gradient of a scalar-valued program, as ``jax.grad`` (``jax.value_and_grad``) gives it.
 
     Args:
-      value: also the value.
-      while_loops: what becomes of loops whose trip count is known only when they run: ``"error"``
-        or ``"checkpointed"``.
-      checkpoints: how many states of such a loop are kept.
+      value: return the value, too.
+      while_loops: how to treat loops whose trip count is known only when they run: ``"error"`` or
+        ``"checkpointed"``.
+      checkpoints: how many states of such a loop are kept in memory.
 
     Raises:
       ArgumentError: ``argnums`` name no argument.
@@ -276,7 +276,7 @@ def grad(
 
 
 def _value_and_aux(program: Program) -> list[Any]:
-    """The pytrees of the two that a program returns.
+    """The pytrees of the two elements of the pair that a program returns.
 
     Raises:
       TransformError: it returns something else.
@@ -299,7 +299,7 @@ def _is_pair(tree: Any) -> bool:
 def _check_dtypes(
     program: Program, chosen: Sequence[int], holomorphic: bool, allow_int: bool
 ) -> None:
-    """The conditions of ``jax.grad`` on argument and result dtypes."""
+    """Checks the conditions of ``jax.grad`` on the dtypes of arguments and result."""
     kind = jnp.complexfloating if holomorphic else jnp.inexact
     first_of: dict[Any, int] = {}
     for i in chosen:
@@ -331,15 +331,15 @@ def jacobian(
 ) -> Program:
     """``jax.jacfwd``, ``jax.jacrev`` or ``jax.hessian`` of a program, as a program.
 
-    These are compositions of jvp, vjp and vmap with pytree bookkeeping: JAX composes them, and the
-    passes do the work, for a program inside JAX code is transformed by them.
+    They are compositions of jvp, vjp and vmap with pytree bookkeeping.  JAX composes them, and the
+    passes do the work, since they transform a program that is called inside JAX code.
 
-    A Hessian is forward over reverse, and reverse over reverse where a function with a custom VJP
-    rule, which has no derivative in forward mode, is in the way.
+    A Hessian is forward over reverse.  A function with a custom VJP rule has no derivative in
+    forward mode; a Hessian that meets one is reverse over reverse.
 
     Raises:
       ArgumentError: ``argnums`` name no argument.
-      ForwardModeError: such a function is in the way of ``jax.jacfwd``.
+      ForwardModeError: ``jax.jacfwd`` meets such a function.
       TransformError: an argument or result has no such derivative, or an op cannot be
         differentiated.
     """
@@ -350,14 +350,14 @@ def jacobian(
         return derivative
     if kind == "hessian":
         return composed(program, kind, jax.jacrev(jax.jacrev(program, **options), **options))
-    # Lowering says of which function, and on what line of the user's.
+    # Lowering raises the error, which names the function and the user's line.
     by_keyword = program.in_tree.children()[1].num_leaves
     (derivative if by_keyword else program.jvp()).lower()
     return derivative
 
 
 def _needs_forward_mode(program: Program) -> bool:
-    """Whether running a program meets a custom_lin that was not transposed."""
+    """Whether a program runs a ``custom_lin`` that was not transposed."""
     liveness = liveness_of(program)
     if not any(name == "jaxpr.custom_lin" for _, name in liveness.all_ops()):
         return False
@@ -370,7 +370,7 @@ def _needs_forward_mode(program: Program) -> bool:
 
 
 def composed(program: Program, kind: str, of_jax: Callable[..., Any]) -> Program:
-    """What JAX's composition of transformations makes of a program, as a program."""
+    """The program of a function that JAX composes of transformations of ``program``."""
     from jaxmlir.program.staging import trace
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
@@ -383,8 +383,8 @@ def composed(program: Program, kind: str, of_jax: Callable[..., Any]) -> Program
             return trace(transformed)(*args, **kwargs)
     except JaxmlirError:
         raise
-    except (TypeError, ValueError) as e:  # what JAX says of dtypes, of ``has_aux``, of no results
+    except (TypeError, ValueError) as e:  # JAX's errors about dtypes, ``has_aux``, no results
         raise at_public(program, f"{kind} of @{program.name}: {e}") from e
-    except core.InconclusiveDimensionOperation as e:  # JAX cuts the Jacobian at sums of sizes
+    except core.InconclusiveDimensionOperation as e:  # JAX splits the Jacobian at sums of sizes
         advice = f"program.specialize(...).{kind}() is that at given sizes"
         raise at_public(program, f"{kind} of @{program.name}: {advice}; {e}") from e

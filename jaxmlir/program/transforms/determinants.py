@@ -1,10 +1,11 @@
 """The forward Laplacian of JAX's ``slogdet`` and ``det``: sums over the derivatives' rows.
 
-With ``B = A^-1``, derivatives ``J[k]`` and the Laplacian ``L`` of ``A``, those of ``log|det A|``
-are ``tr(B J[k])`` and ``tr(B L) - sum_k tr(B J[k] B J[k])``.  In most wave functions an input is in
-one row of ``A`` only: then ``tr(B J[k] B J[k])`` is the square of ``tr(B J[k])``, and nothing is
-multiplied by ``B`` as a whole.  ``det A`` is linear in each row: there, with the cofactors ``C``,
-its derivatives are ``tr(C^T J[k])`` and ``tr(C^T L)``, also where ``A`` has no inverse.
+Let ``B = A^-1``, and let ``A`` have derivatives ``J[k]`` and the Laplacian ``L``.  Then
+``log|det A|`` has the derivatives ``tr(B J[k])`` and the Laplacian
+``tr(B L) - sum_k tr(B J[k] B J[k])``.  In most wave functions an input occurs in one row of ``A``
+only.  Then ``tr(B J[k] B J[k])`` is the square of ``tr(B J[k])``, and no product with the whole of
+``B`` is needed.  ``det A`` is linear in each row, so in this case, with the cofactors ``C``, it has
+derivatives ``tr(C^T J[k])`` and the Laplacian ``tr(C^T L)``, even if ``A`` has no inverse.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _RULE = "jaxpr.custom_jvp_call_jaxpr"
 
 
 def determinant_of(program: Module, node: Node) -> str | None:
-    """``"slogdet"`` or ``"det"`` where a custom JVP is that of :mod:`jax.numpy.linalg` on real
-    matrices: its function and its rule are what JAX traces here, op by op."""
+    """``"slogdet"`` or ``"det"`` where a custom JVP op is that of :mod:`jax.numpy.linalg` on real
+    matrices: its function and its rule equal, op by op, those that JAX traces here."""
     with scope():
         avals = [aval_of(x.type) for x in node.op.operands]
         name = {1: "det", 2: "slogdet"}.get(len(node.results))
@@ -74,9 +75,9 @@ def log_det(
     """The derivatives of ``log|det a|`` in all inputs, and its Laplacian.
 
     Args:
-      jacobian: that of ``a``, ``[slots, *a.shape]``.
-      laplacian: that of ``a``; ``None`` where it is 0.
-      layout: the input of each slot; ``None`` where these are all inputs.
+      jacobian: the Jacobian of ``a``, ``[slots, *a.shape]``.
+      laplacian: the Laplacian of ``a``; ``None`` where it is 0.
+      layout: the input of each slot; ``None`` where there is one slot for each input.
     """
     inverse = jnp.linalg.inv(a)
     bent = 0 if laplacian is None else jnp.sum(inverse.mT * laplacian, (-2, -1))
@@ -99,7 +100,7 @@ def det(cofactors: Any, jacobian: Any, laplacian: Any, by_line: MatrixLines, inp
     Args:
       cofactors: the derivatives of ``det a`` in the elements of ``a``.
       jacobian, laplacian: as for :func:`log_det`.
-      by_line: what :func:`lines` gives for ``a``.
+      by_line: the result of :func:`lines` for ``a``.
     """
     traces = _traces(cofactors, jacobian, by_line)
     derivatives = slots.aligned(traces, by_line.layout, None, inputs).sum(-1)
@@ -107,10 +108,10 @@ def det(cofactors: Any, jacobian: Any, laplacian: Any, by_line: MatrixLines, inp
 
 
 class MatrixLines(NamedTuple):
-    """The inputs of a matrix, each of which is in one row of it, or each in one column.
+    """The inputs of a matrix, where each occurs in one row only, or each in one column only.
 
     Attributes:
-      axis: that along which the elements of a line are.
+      axis: the axis along which such a line, i.e. a row or a column, extends.
       layout: the input of each slot of each line.
     """
 
@@ -119,7 +120,7 @@ class MatrixLines(NamedTuple):
 
 
 def lines(layout: slots.Layout | None, shape: Sequence[int]) -> MatrixLines | None:
-    """The :class:`MatrixLines` of matrices of a shape, if there are such."""
+    """The :class:`MatrixLines` of matrices of a shape; ``None`` where there are none."""
     if layout is None:
         return None
     by_element = layout.reshape(-1, *shape)
@@ -131,12 +132,12 @@ def lines(layout: slots.Layout | None, shape: Sequence[int]) -> MatrixLines | No
 
 
 def _traces(factors: Any, jacobian: Any, by_line: MatrixLines) -> Any:
-    """The sums of the derivatives of each line's elements, times their factors."""
+    """For each line, the sum over its elements of their derivatives times their factors."""
     return jnp.sum(jacobian * factors, by_line.axis)
 
 
 def _is_one_row(layout: slots.Layout) -> bool:
-    """Whether an input is in one row of each matrix, and in one slot of it, if in any.
+    """Whether each input is in at most one row of each matrix, and there in one slot.
 
     Args:
       layout: ``[slots, *batch, rows, columns]``.

@@ -1,4 +1,4 @@
-"""How a transformation begins, with a copy of the program, and ends, with one public function."""
+"""How transformations start, with a copy of the program, and end, with one public function."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def start(
     reverse: bool = False,
     lends: bool = False,
 ) -> tuple[Program, Rules, str]:
-    """A copy to transform, its rules, and the function to transform.
+    """A copy of the program to transform, its :class:`Rules`, and the function to transform.
 
     Args:
-      custom_rules: which are traced: all of them now, those that a derivative meets when it meets
-        them, or none; others are only if somebody asks for them after :func:`finish`.
-      reverse: what is linearized is to be transposed.
-      lends: the library may have functions for it, which are copied in before :func:`finish`.
+      custom_rules: which custom rules are traced: ``"all"`` now, ``"met"`` when a derivative meets
+        them, or ``"none"``; others only if somebody asks for them after :func:`finish`.
+      reverse: whether linearized functions will be transposed.
+      lends: whether functions of the library may be used; they are copied in before :func:`finish`.
     """
-    # Another thread may be tracing rules, which are written into the module.
+    # Another thread may be tracing rules, and writing them into the module.
     with program.rule_tracing.lock:
         result, volumes = _copy(program, while_loops, custom_rules, reverse, lends)
     if makes_references(result):
@@ -66,7 +66,7 @@ def start(
 def _copy(
     program: Program, while_loops: str, custom_rules: str, reverse: bool, lends: bool
 ) -> tuple[Program, dict[str, SharedFunctions]]:
-    """The copy, and what the library has for it."""
+    """The copy, and the library's volumes for functions that it calls."""
     volumes: dict[str, SharedFunctions] = {}
     reached: set[str] = set()
     if lends and while_loops == "error":
@@ -86,18 +86,18 @@ def finish(
     *,
     copied: CopiedFunctions,
 ) -> Program:
-    """Makes ``@symbol`` the program's function, under ``name`` where that is free.
+    """Makes ``@symbol`` the program's public function, under ``name`` where that is free.
 
     Args:
-      arg_names: of the flat arguments, if these have names.
-      copied: what :meth:`Functions.copy_in` gave.
+      arg_names: the names of the flat arguments, if they have names.
+      copied: the result of ``rules.functions.copy_in``.
     """
     copies, uses = copied
     with scope():
         program.changed()
         make_public(program, symbol, uses, copies)
         copies = {name: copy for name, copy in copies.items() if name in program.functions}
-        # Rules are run on exported functions, and their copies come back.
+        # Functions are exported to run JAX's rules on them, and imported again as copies.
         if dedupe_functions(program, copies):
             uses = SymbolUses(program)
         program.changed(put_in_order(program.functions, symbol, uses))
@@ -118,7 +118,7 @@ def finish(
 
 
 def _short_names(program: Program) -> dict[str, str]:
-    """The names of private functions without numbers, where these are free."""
+    """Names without a number for private functions, where such a name is free."""
     taken = set(program.functions)
     names: dict[str, str] = {}
     for name, function in program.functions.items():
@@ -129,14 +129,14 @@ def _short_names(program: Program) -> dict[str, str]:
     return names
 
 
-# --- pytrees of arguments, and the positions in them that options name ----------------------------
+# --- pytrees of arguments, and the argument positions that options name ---------------------------
 
 
 def args_tree_of(program: Program, what: str) -> Any:
-    """The tree of the positional arguments of a program that takes no others.
+    """The pytree of the positional arguments of a program without keyword arguments.
 
     Raises:
-      ArgumentError: it takes others; ``what`` is the transformation that has no place for them.
+      ArgumentError: it has some; ``what`` is the transformation that does not support them.
     """
     args, kwargs = program.in_tree.children()
     if kwargs.num_leaves:
@@ -147,12 +147,12 @@ def args_tree_of(program: Program, what: str) -> Any:
 
 
 def tuple_of(trees: Sequence[Any]) -> Any:
-    """The tree of a tuple of those trees."""
+    """The pytree of a tuple whose elements have the pytrees ``trees``."""
     return jax.tree_util.treedef_tuple(trees)
 
 
 def arguments_of(*trees: Any) -> Any:
-    """The tree of ``(args, kwargs)`` for positional arguments of those trees."""
+    """The pytree of ``(args, kwargs)`` for positional arguments with the pytrees ``trees``."""
     return tuple_of([tuple_of(trees), jax.tree.structure({})])
 
 
@@ -162,7 +162,7 @@ def positions_of(
     """The positional arguments that an option names, counted from 0.
 
     Raises:
-      ArgumentError: it names one that there is not, or one twice.
+      ArgumentError: it names an argument that does not exist, or one twice.
     """
     n = len(args_tree.children())
     positions = []
@@ -179,7 +179,7 @@ def positions_of(
 
 
 def _integers(argnums: Any) -> list[int | None]:
-    """The integers that an option is, or has; ``None`` for what is no integer."""
+    """The integers of an option, a single one or a sequence; ``None`` for any other value."""
     single = integer(argnums)
     if single is not None:
         return [single]
@@ -190,7 +190,7 @@ def _integers(argnums: Any) -> list[int | None]:
 
 
 def to_differentiate(argnums: int | Sequence[int], args_tree: Any) -> list[int]:
-    """The positions that :func:`positions_of` gives, of which there has to be one."""
+    """The positions that :func:`positions_of` gives; at least one is required."""
     positions = positions_of(argnums, args_tree)
     if not positions:
         raise ArgumentError(f"argnums={argnums}: expected at least one argument to differentiate")

@@ -1,4 +1,4 @@
-"""A program that solves another one for its arguments."""
+"""Inverses: programs that compute the arguments of a program from its result."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def inverse(
       ArgumentError: ``argnums`` and ``known`` overlap or name no argument.
       TransformError: an argument does not follow from the result and the known arguments.
     """
-    # The rules of inversion are many, and most programs are never inverted.
+    # Imported here: there are many rules of inversion, and most programs are never inverted.
     from jaxmlir.transforms.inverse import inverse as inverse_function
 
     args_tree, unknown, given = _question(program, "inverse", argnums, known)
@@ -64,7 +64,7 @@ def forward_and_log_det(
     args_tree, unknown, given = _question(program, "forward_and_log_det", argnums, known)
     result, rules, symbol = start(program, custom_rules="all")
     with scope(), program.widths, _explained(program, unknown, given):
-        # What is neither known nor to be found has no part in the determinant.
+        # Arguments that are neither known nor unknown have no part in the determinant.
         others = [i for i in range(len(args_tree.children())) if i not in unknown]
         flat = tuple(leaves_of(args_tree, others))
         forward = forward_function(rules, symbol, flat, newton)
@@ -77,7 +77,7 @@ def forward_and_log_det(
 def _question(
     program: Program, what: str, argnums: Argnums, known: Argnums
 ) -> tuple[Any, list[int], list[int]]:
-    """The pytree of the arguments, the positions of those to find, and of those given."""
+    """The pytree of the arguments, the positions of the unknown ones, and of the known ones."""
     args_tree = args_tree_of(program, what)
     count = len(args_tree.children())
     given = [] if known is None else positions_of(known, args_tree, "known")
@@ -96,7 +96,7 @@ def _question(
 
 @contextmanager
 def _explained(program: Program, unknown: list[int], given: list[int]) -> Iterator[None]:
-    """Where nothing was said of what is given, errors say how to."""
+    """Adds a note to errors about several unknowns without known arguments: how to name those."""
     try:
         yield
     except TransformError as e:

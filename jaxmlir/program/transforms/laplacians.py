@@ -1,27 +1,26 @@
 """The Laplacian of a program in one pass forward, without second derivatives of the whole.
 
-With each value that depends on the inputs go its derivatives in them, ``J``, and its Laplacian
-``L``.  An op ``y = f(x)`` takes both along (Li et al. 2024, "forward Laplacian")::
+Each value that depends on the inputs is computed with its derivatives in them, ``J``, and its
+Laplacian ``L``.  An op ``y = f(x)`` propagates both (Li et al. 2024, "forward Laplacian")::
 
     J_y = f'(x) J_x        L_y = f'(x) L_x + sum_k f''(x)[J_x[k], J_x[k]]
 
-The sum is left out of an op that is linear.  Of most values only the derivatives in inputs that an
-element depends on are kept (:mod:`jaxmlir.sparse.slots`).  Four kinds of ops have a way of their
-own:
+A linear op has no such sum.  For most values, only the derivatives in the inputs that an element
+depends on are stored (:mod:`jaxmlir.sparse.slots`).  Four kinds of ops have formulas of their own:
 
-- *Elementwise* ops of values whose derivatives are one array up to factors: so are the result's,
-  ``J_y = c J``, and the sum is ``f'' c_x^2 sum_k J[k]^2``.  In a chain of such ops, an activation
-  function say, nothing is done with each ``J[k]`` but to square and sum it, once.
-- *Products* ``u v``: the sum is ``2 sum_k J_u[k] J_v[k]``, which is one product that contracts
-  ``k``, too; or, if each element of ``u`` depends on few inputs, one that has no others.
+- *Elementwise* ops on values whose derivatives are multiples of one array: the derivatives of the
+  result are, too, ``J_y = c J``, and the sum is ``f'' c_x^2 sum_k J[k]^2``.  So a chain of such
+  ops, e.g. an activation function, only squares and sums the ``J[k]``, once.
+- *Products* ``u v``: the sum is ``2 sum_k J_u[k] J_v[k]``, one product that contracts ``k`` as
+  well.  If each element of ``u`` depends on few inputs, ``k`` ranges over these only.
 - *Linear solves* ``A x = b``: both sides have the same Laplacian, so one further solve gives
   ``L_x``: ``A L_x = L_b - L_A x - 2 sum_k J_A[k] J_x[k]``.
 - *Custom rules*: a rule ``t_y = R(x, t)`` is itself a program.  ``J_y = R(x, J)``, and
   ``L_y = R(x, L) + sum_k dR/dx(x, J[k]) J[k]`` is half the Laplacian of ``R`` at ``t = 0``, where
-  ``t`` has the derivatives ``J`` and the Laplacian ``2 L``.  Those of ``slogdet`` and ``det`` are
-  known as formulas (:mod:`~jaxmlir.program.transforms.determinants`).
+  ``t`` has the derivatives ``J`` and the Laplacian ``2 L``.  ``slogdet`` and ``det`` have explicit
+  formulas instead (:mod:`~jaxmlir.program.transforms.determinants`).
 
-Any other op with functions (a loop) is one op ``f``, whose derivatives are by its own rules.
+Any other op with functions, e.g. a loop, is one op ``f``, differentiated by its own rules.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ from jaxmlir.toolbox import emit, rewrite_ops
 if TYPE_CHECKING:
     from jaxmlir.program.program import Program
 
-# An element that is taken costs as much as so many products of a matrix product.
+# Gathering one element costs as much as this many multiplications of a matrix product.
 _TAKEN = 16
 
 
@@ -78,10 +77,10 @@ def laplacian(program: Program, argnums: int | Sequence[int]) -> Program:
 
 
 def _by_inverse(program: Program, op: OpView) -> Any:
-    """The solution for many more right sides than there are unknowns, as a product.
+    """Computes a triangular solve with many right-hand sides by a product with the inverse.
 
-    It has as many as there are inputs.  BLAS would put such a solve of a small matrix on threads,
-    which takes up to a hundred times as long as the arithmetic.
+    There is one right-hand side per input.  BLAS would run such a solve of a small matrix on
+    several threads, which takes up to a hundred times as long as the arithmetic.
     """
     (*_, size), sides = (aval_of(x.type).shape for x in op.operands)
     if sides[-1 if op.get("left_side") else -2] < _MANY_SIDES * size:
@@ -106,11 +105,11 @@ _MANY_SIDES = 4
 
 
 class _SharedDerivatives:
-    """Derivatives that a chain of elementwise ops has in common.
+    """Derivatives that the values of a chain of elementwise ops share, up to factors.
 
     Attributes:
-      jacobian: along a first axis of slots.
-      layout: the input of each slot; ``None`` where these are all inputs.
+      jacobian: the derivatives, along a first axis of slots.
+      layout: the input of each slot; ``None`` where there is one slot for each input.
     """
 
     def __init__(self, jacobian: Any, layout: slots.Layout | None = None):
@@ -123,17 +122,17 @@ class _SharedDerivatives:
 
 
 _ArgumentDirections = dict[int, Any]
-"""Directions in some of a function's arguments, by their numbers."""
+"""Directions in some of a function's arguments, by the number of the argument."""
 
 
 class _LaplacianValue(NamedTuple):
-    """A value with what goes along with it.
+    """A value with its derivatives in the inputs and its Laplacian.
 
     Attributes:
-      base: its derivatives, up to a factor; ``None`` where it depends on no input.
-      laplacian: ``None`` where it is 0, or not asked for.
-      factor: what the derivatives of an element are multiplied by; ``None`` for 1.
-      first: only first derivatives are asked for.
+      base: the derivatives, up to a factor; ``None`` where the value depends on no input.
+      laplacian: the Laplacian; ``None`` where it is 0 or not needed.
+      factor: the factor of the derivatives, for each element; ``None`` for 1.
+      first: whether only first derivatives are needed.
     """
 
     value: Any
@@ -144,25 +143,25 @@ class _LaplacianValue(NamedTuple):
 
     @property
     def jacobian(self) -> Any:
-        """The derivatives, in the slots of the layout."""
+        """The derivatives, one for each slot of the layout."""
         assert self.base is not None
         return self.base.jacobian if self.factor is None else self.factor * self.base.jacobian
 
     @property
     def layout(self) -> slots.Layout | None:
-        """The input of each slot; ``None`` where these are all inputs."""
+        """The input of each slot; ``None`` where there is one slot for each input."""
         assert self.base is not None
         return self.base.layout
 
 
 def _input(x: Any, start: int) -> _LaplacianValue:
-    """A value that is a range of the inputs."""
+    """An argument to differentiate in: its elements are the inputs from number ``start`` on."""
     layout = np.arange(start, start + x.size)[None, :]
     return _LaplacianValue(x, _SharedDerivatives(jnp.ones((1, *x.shape), x.dtype), layout))
 
 
 def _spread(x: _LaplacianValue, shape: Sequence[int]) -> _LaplacianValue:
-    """A value where it serves every place of an elementwise op's result."""
+    """A value, broadcast with its derivatives to the shape of an elementwise op's result."""
     have = jnp.shape(x.value)
     if have == tuple(shape) or x.base is None:
         return x
@@ -183,10 +182,10 @@ def _laplacian_of(x: _LaplacianValue) -> Any:
 
 
 class _ForwardLaplacian(Interpreter):
-    """Evaluates on values with their derivatives.
+    """Evaluates a program on values with their derivatives.
 
     Args:
-      inputs: how many inputs there are.
+      inputs: the number of inputs, i.e. of elements to differentiate in.
     """
 
     def __init__(self, program: Program, inputs: int):
@@ -225,7 +224,7 @@ class _ForwardLaplacian(Interpreter):
         return self._differentiated(node, operands, depending, layouts)
 
     def _independent(self, node: Node, values: list[Any]) -> list[Any]:
-        """The results of an op that no input reaches; indices that are known stay constants."""
+        """The results of an op that depends on no input; known indices stay numpy constants."""
         compute = VALUES.get(node.name.removeprefix("jaxpr."))
         is_index = all(np.issubdtype(aval.dtype, np.integer) for aval in node.avals())
         if compute and is_index and not any(isinstance(x, jax.core.Tracer) for x in values):
@@ -237,8 +236,8 @@ class _ForwardLaplacian(Interpreter):
     def _layouts(
         self, node: Node, operands: list[_LaplacianValue], depending: list[int]
     ) -> tuple[list[slots.Layout], list[slots.Layout]] | None:
-        """The layouts of operands that depend, and of results, in which the op is differentiated
-        slot by slot; ``None`` where that takes a slot for each input."""
+        """The layouts of the depending operands and of the results, by which the op is
+        differentiated slot by slot; ``None`` where this needs a slot for each input."""
         layouts = [operands[i].layout for i in depending]
         if any(layout is None for layout in layouts):
             return None
@@ -253,7 +252,7 @@ class _ForwardLaplacian(Interpreter):
     ) -> _LaplacianValue:
         """The result of an elementwise op on values of one shape and type.
 
-        Its derivatives are those of its operands' bases, times what it has for each of them.
+        Its Jacobian is a sum over the bases of the operands: the base times a coefficient.
         """
         varying = [operands[i] for i in depending]
         xs = [x.value for x in varying]
@@ -291,7 +290,7 @@ class _ForwardLaplacian(Interpreter):
         return _with_derivatives(value, jacobian, laplacian, layout, first)
 
     def _total(self, node: Node, x: _LaplacianValue) -> list[_LaplacianValue]:
-        """The sums of elements, which together depend on most inputs."""
+        """The result of a ``reduce_sum`` that needs a slot for each input."""
         bind, axes = node.bind(self.program), node.get("axes")
         if x.layout is None:
             jacobian = jnp.sum(x.jacobian, [d + 1 for d in axes])
@@ -346,11 +345,11 @@ class _ForwardLaplacian(Interpreter):
         ]
 
     def _aligned(self, x: _LaplacianValue, layout: slots.Layout | None = None) -> Any:
-        """The derivatives of a value in a layout, by default in all inputs."""
+        """The derivatives of a value in the slots of a layout, by default in all inputs."""
         return slots.aligned(x.jacobian, x.layout, layout, self.inputs)
 
     def _product(self, node: Node, operands: list[_LaplacianValue]) -> list[_LaplacianValue]:
-        """``u v``, of which both depend on inputs."""
+        """A product ``u v`` of two values that depend on inputs."""
         u, v = operands
         parts = [[u, _LaplacianValue(v.value)], [_LaplacianValue(u.value), v]]
         (by_u,), (by_v,) = (
@@ -365,10 +364,11 @@ class _ForwardLaplacian(Interpreter):
         return [_with_derivatives(by_u.value, jacobian, laplacian, first=first)]
 
     def _crossed(self, node: Node, u: _LaplacianValue, v: _LaplacianValue) -> Any:
-        """The sum over all inputs of ``du dv``.
+        """The sum of ``du dv`` over all inputs.
 
-        If the elements of a factor depend on few inputs, the derivatives of the other one in these
-        are taken for each of its elements: so a matrix of inputs is not made one of zeros for each.
+        If the elements of one factor depend on few inputs, the derivatives of the other factor in
+        these inputs are gathered, for each element.  So a factor that is a matrix of inputs is not
+        expanded to one matrix per input, which would be zero but for one element.
         """
         contracting, batch = node.get("dimension_numbers")
         dtype = node.avals()[0].dtype
@@ -388,8 +388,8 @@ class _ForwardLaplacian(Interpreter):
             free = shape[rank : len(shape) - ends]
             if x.layout is None or not _pays(x, y, math.prod(free), self.inputs):
                 continue
-            # Each as [slots or inputs, batch, free, contracted], the batch and what is contracted
-            # as one dimension.
+            # Both as [slots or inputs, batch, free, contracting], with the batch dimensions, the
+            # free ones and the contracting ones flattened to one dimension each.
             own, other = (
                 jnp.transpose(data, (0, *(d + 1 for d in axes[i])))
                 for data, i in ((x.jacobian, few), (self._aligned(y), many))
@@ -415,7 +415,7 @@ class _ForwardLaplacian(Interpreter):
         )
 
     def _solution(self, node: Node, operands: list[_LaplacianValue]) -> list[_LaplacianValue]:
-        """``x`` with ``A x = b``: two further solves, one of them for all inputs at once."""
+        """The solution of ``A x = b``: two further solves, one of them for all inputs at once."""
         values, bind = [x.value for x in operands], node.bind(self.program)
         lengths, total = node.get("const_lengths"), sum(node.get("const_lengths"))
         matrix, b = operands[: lengths.matvec], operands[total:]
@@ -452,7 +452,8 @@ class _ForwardLaplacian(Interpreter):
     def _determinant(
         self, node: Node, operands: list[_LaplacianValue]
     ) -> list[_LaplacianValue] | None:
-        """The results of ``slogdet`` and, where an input is in one row of the matrix, ``det``."""
+        """The results of ``slogdet``, and of ``det`` where each input is in one row (or column) of
+        the matrix; ``None`` otherwise."""
         name, (x, *_) = determinants.determinant_of(self.program, node), operands
         if name is None:
             return None
@@ -476,7 +477,7 @@ class _ForwardLaplacian(Interpreter):
     def _by_rule(
         self, node: Node, operands: list[_LaplacianValue], depending: list[int]
     ) -> list[_LaplacianValue]:
-        """The results of an op with a custom rule, of which the rule's own program tells."""
+        """The results of an op with a custom rule, by the forward Laplacian of the rule itself."""
         from jaxmlir.program.staging import trace
 
         bind, values = node.bind(self.program), [x.value for x in operands]
@@ -506,10 +507,10 @@ class _ForwardLaplacian(Interpreter):
 
 
 def _pays(x: _LaplacianValue, y: _LaplacianValue, free: int, inputs: int) -> bool:
-    """Whether derivatives are taken element by element of ``x``, and not multiplied with zeros.
+    """Whether gathering derivatives of ``y`` for elements of ``x`` beats products with zeros.
 
     Args:
-      free: how many elements of ``y`` each one of ``x`` is multiplied with.
+      free: how many elements of ``y`` each element of ``x`` is multiplied with.
     """
     count = len(x.layout)
     held = inputs * max(x.value.size, y.value.size)
@@ -523,7 +524,7 @@ def _with_derivatives(
 
 
 def _is_uniform(node: Node, values: Sequence[_LaplacianValue]) -> bool:
-    """Whether an op's result is real numbers, of the shape and type of these operands."""
+    """Whether an op has one real result, with the shape and dtype of each of ``values``."""
     (aval, *more) = node.avals()
     is_real = not more and jax.dtypes.issubdtype(aval.dtype, np.floating)
     return is_real and all(

@@ -1,4 +1,4 @@
-"""Sparse Jacobians and Hessians of programs, by products with vectors."""
+"""Sparse Jacobians and Hessians of programs, computed by products with vectors."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ def hessian_sparsity(program: Program, argnums: int | Sequence[int]) -> Pattern:
 
 
 def jacobian(fun: Callable[..., Any], *args: Any, argnums: int | Sequence[int] = 0) -> BCOO:
-    """The sparse Jacobian of a function at some arguments; prints what was done for it.
+    """The sparse Jacobian of a function at some arguments; prints its size and cost.
 
     ::
 
         >>> jaxmlir.jacobian(f, x)
         jacobian of f: 10000 x 10000, 29998 elements; 3 JVPs instead of 10000
 
-    ``jaxmlir.trace(f)(x).sparse_jacobian()`` is the program that computes it for other arguments.
+    ``jaxmlir.trace(f)(x).sparse_jacobian()`` is a program that computes it for other arguments.
 
     Args:
       fun: a function, or a program.
 
     Returns:
-      A BCOO matrix, as of :meth:`Program.sparse_jacobian`.
+      A BCOO matrix, as :meth:`Program.sparse_jacobian` gives it.
 
     Raises:
-      ArgumentError, TransformError, PatternTooDense: as of that.
+      ArgumentError, TransformError, PatternTooDense: as for :meth:`Program.sparse_jacobian`.
     """
     from jaxmlir.program.program import Program
     from jaxmlir.program.specialize import is_symbolic
@@ -82,7 +82,7 @@ def _has_op(program: Program, names: frozenset[str]) -> bool:
 
 
 def _mode(program: Program, mode: str) -> str:
-    """The mode that is meant, where some op can be differentiated in one mode only."""
+    """The mode that ``"auto"`` stands for, where an op can be differentiated in one mode only."""
     if mode != "auto":
         return mode
     if _has_op(program, _REVERSE_ONLY):
@@ -103,7 +103,7 @@ def sparse_matrix(
     pattern: Pattern,
     name: str,
 ) -> Program:
-    """The program that computes the matrix of a pattern: the Jacobian of ``program``."""
+    """The program that computes the Jacobian of ``program``, which has the given pattern."""
     if format not in ("bcoo", "dense"):
         raise ArgumentError(f"format: expected 'bcoo' or 'dense', got {format!r}")
     if chunk_size is not None and (integer(chunk_size) or 0) < 1:
@@ -122,10 +122,10 @@ def sparse_matrix(
 
 
 def _stencil_of(program: Program, mode: str, pattern: SymbolicPattern, name: str) -> Stencil:
-    """The products that tell a matrix at all sizes.
+    """The products that determine the matrix at all sizes.
 
     Raises:
-      ArgumentError: their number depends on the sizes; says what the program has to be.
+      ArgumentError: their number depends on the sizes; the message suggests ``specialize``.
     """
     stencil = pattern.stencil
     if stencil is not None and mode in ("auto", "forward"):
@@ -153,4 +153,4 @@ def _warn_if_dense(
 
 
 _FEW = 16
-"""Smaller matrices may be dense."""
+"""No warning for matrices with at most this many rows or columns."""

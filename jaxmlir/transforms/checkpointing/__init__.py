@@ -1,8 +1,8 @@
 """Reverse mode through loops whose trip count is known only when they run.
 
 The reverse of a loop ``x[k+1] = body(x[k])`` visits its states backwards, and so needs all of them;
-but memory has to be allotted before anybody knows how many there will be.  *Checkpointing* keeps N
-of them, and computes the others again from the nearest one before them.  Three primitives:
+but memory has to be allocated before their number is known.  *Checkpointing* keeps N of them, and
+recomputes the others from the nearest one before them.  Three primitives:
 
 ``checkpointed_while``  a ``while``, which may also record checkpoints (:mod:`.loop`)
 ``reverse_sweep``       visits the states of such a loop backwards (:mod:`.sweep`)

@@ -1,23 +1,24 @@
 """Derivatives of loops with checkpoints, and of the sweeps over them.
 
-Write a loop as ``x' = f(c, x)`` and a sweep over it as ``(a, y) = g(c, x, y')``, ``y'`` being the
-``y`` of the state after ``x``, in which g is linear.
+Write a loop as ``x' = f(c, x)``, and a sweep over it as ``(a, y) = g(c, x, y')``, where ``y'`` is
+the ``y`` of the state after ``x``, and g is linear in ``y'``.
 
-**Loop.**  Its tangents are those of ``dx' = Df(c, x) (dc, dx)``: a loop over pairs ``(x, dx)``, the
-linear map's forward direction.  Its transpose is the sweep with the pullback of f for g.
+**Loop.**  Its tangents are those of ``dx' = Df(c, x) (dc, dx)``: a loop over pairs ``(x, dx)``,
+which is the linear map's forward direction.  Its transpose is the sweep with the pullback of f as
+g.
 
-**Sweep.**  Its tangents are those of the sweep with the derivative of g for g, over the loop of
-pairs.  Their transpose goes the other way.  Cotangents m of the tangents of y belong to the same
-states, and follow the loop ::
+**Sweep.**  Its tangents are those of the sweep with the derivative of g as g, over the loop of
+pairs.  Their transpose goes the other way.  The cotangents m of the tangents of y belong to the
+same states, and follow the loop ::
 
     m' = (transpose of g(c, x, .)) (ā, m)
 
-while those of the tangents of x, call them ``n``, are handed back by both f and g ::
+while the cotangents ``n`` of the tangents of x are handed back by both f and g ::
 
     n = (transpose of Df in dx) n' + (transpose of the derivative of g(c, ., y') in x) (ā, m)
 
 So it is a sweep again: the loop takes ``(x, m)`` along, and the sweep over it carries ``(n, y)``.
-This makes no use of g being the derivative of f, and so holds for custom rules of any kind.
+This does not require g to be the derivative of f, so it holds for custom rules of any kind.
 
 **Transpose of a sweep** in ``y``, in which it is linear: the loop over ``(x, m)`` alone.
 
@@ -71,7 +72,7 @@ def _linear_map(
 
 
 def _ignoring_rest(cond: Any, extra: Sequence[Any]) -> Any:
-    """A condition on the first values of a longer carry."""
+    """A condition on a longer carry that reads only the first values."""
     n = len(cond.in_avals)
     return traced(lambda *args: call(cond, *args[:n]), [*cond.in_avals, *extra], name_of(cond))
 
@@ -99,7 +100,7 @@ def _tangent_step(f: Any, consts: Sequence[bool], carry: Sequence[bool]) -> Any:
 
 
 def _forward(f: Any, active: Sequence[bool], active_out: Sequence[bool]) -> Any:
-    """A function as its derivative computes the results: by the rules of custom functions."""
+    """A function with the results as its derivative computes them: by custom rules, if any."""
 
     def forward(*args: Any) -> list[Any]:
         outs, _ = _vjp(f, args, active, active_out)
@@ -109,7 +110,7 @@ def _forward(f: Any, active: Sequence[bool], active_out: Sequence[bool]) -> Any:
 
 
 def _pullback(f: Any, consts: Sequence[bool], carry: Sequence[bool]) -> Any:
-    """``(*c, *x, *y') -> (*cotangents of c, *y)`` of the active ones."""
+    """``(*c, *x, *y') -> (*cotangents of c, *y)``, for active values only."""
 
     def pullback(*args: Any) -> list[Any]:
         values, y = split(args, len(f.in_avals))
@@ -122,7 +123,7 @@ def _pullback(f: Any, consts: Sequence[bool], carry: Sequence[bool]) -> Any:
 def _vjp(
     f: Any, values: Sequence[Any], active: Sequence[bool], active_out: Sequence[bool]
 ) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]]:
-    """A function's results, and its active arguments' cotangents from those of active results."""
+    """A function's results, and its pullback from active results to active arguments."""
 
     def of_active(*xs: Any) -> Any:
         outs = call(f, *filled(xs, active, values))
@@ -217,7 +218,7 @@ ad.primitive_jvps[reverse_sweep_p] = _sweep_jvp
 
 
 class _SweepTangents:
-    """The linear map from tangents of a sweep's operands to those of its results."""
+    """The linear map from the tangents of a sweep's operands to those of its results."""
 
     def __init__(
         self,
@@ -244,7 +245,7 @@ class _SweepTangents:
         self.y = fixpoint(last, grow)
         self.dg, out = jvp_jaxpr(self.g, [*consts, *self.x, *self.y], [*keep, *self.y])
         self.sums = out[: self.num_sums]
-        # The same step and state as derivatives compute them.
+        # The functions with the results that derivatives compute.
         self.f_values = _forward(self.f, [*consts, *self.x], self.x)
         self.g_values = _forward(self.g, [*consts, *self.x, *self.y], [*self.sums, *self.y])
         self.primal_params = params | {"advance_jaxpr": self.f_values, "step_jaxpr": self.g_values}
@@ -316,7 +317,7 @@ class _SweepTangents:
 
 
 def _cotangents_of_results(g: Any, sums: Sequence[bool], y: Sequence[bool]) -> list[list[Any]]:
-    """The types of cotangents of the sums and of y, of the active ones."""
+    """The types of the cotangents of the active sums, and of the active y."""
     a_avals, y_avals = split(g.out_avals, len(sums))
     return [
         [a.to_ct_aval() for a in chosen(avals, which)]
@@ -328,7 +329,7 @@ def _following(f: Any, g: Any, nc: int, sums: Sequence[bool], y: Sequence[bool])
     """``(*c, *ā, *x, *m) -> (*x', *m')``: cotangents of a sweep follow the loop.
 
     Args:
-      sums, y: which of the sweep's sums and which y the cotangents belong to.
+      sums, y: which of the sweep's sums, and which y, have cotangents.
     """
     nx, na = len(f.out_avals), sum(sums)
 

@@ -2,8 +2,8 @@
 
 ``(*residuals, *x) -> y``, linear in ``x``; the transpose takes ``(*residuals, *cotangents of y)``.
 Each is an ordinary function of all of its arguments, so the derivative with respect to a residual
-is that of the function.  What the primitives of this package share is here: tracing functions, and
-primitives of functions.
+is the function's.  The module also has what the primitives of this package share: tracing
+functions, and primitives that are made of functions.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def traced(function: Callable[..., Sequence[Any]], avals: Sequence[Any], name: s
 
 
 def name_of(jaxpr: Any) -> str:
-    """What the function of a closed jaxpr was called."""
+    """The name of a closed jaxpr's function."""
     info = jaxpr.debug_info if hasattr(jaxpr, "debug_info") else jaxpr.jaxpr.debug_info
     return info.func_name.split(" ")[0].strip("<>") or "function"
 
 
 def call(jaxpr: Any, *args: Any) -> list[Any]:
-    """A closed jaxpr, evaluated."""
+    """Evaluates a closed jaxpr."""
     return core.jaxpr_as_fun(jaxpr)(*args)
 
 
@@ -46,16 +46,16 @@ def has_tangent(tangent: Any) -> bool:
 
 
 def spread(primals: Sequence[Any], active: Sequence[bool], tangents: Sequence[Any]) -> list[Any]:
-    """A tangent, or a symbolic zero, for each of some primals."""
+    """The tangent of each of some primals, a symbolic zero for those that have none."""
     none = [ad_util.Zero(core.typeof(x).to_tangent_aval()) for x in primals]
     return filled(tangents, active, none)
 
 
 def check_types(what: str, expected: Sequence[Any], given: Sequence[Any]) -> None:
-    """Compares the types of values with those that they must have, weak types aside.
+    """Checks that values have the types that they must have, weak types aside.
 
     Raises:
-      TypeError: there are more or fewer, or one has another type.
+      TypeError: the number of values is wrong, or a type.
     """
     if len(expected) != len(given) or not all(map(core.typematch, expected, given)):
         have, want = (", ".join(a.str_short(True) for a in avals) for avals in (given, expected))
@@ -63,7 +63,7 @@ def check_types(what: str, expected: Sequence[Any], given: Sequence[Any]) -> Non
 
 
 def primitive(name: str, abstract_eval: Callable[..., Any], evaluate: Callable[..., Any]) -> Any:
-    """A primitive with several results that is lowered to what a JAX function does."""
+    """A primitive with several results that is lowered to the ops of a JAX function."""
     prim = core.Primitive(name)
     prim.multiple_results = True
     prim.def_abstract_eval(abstract_eval)
@@ -73,9 +73,9 @@ def primitive(name: str, abstract_eval: Callable[..., Any], evaluate: Callable[.
 
 
 def jvp_jaxpr(jaxpr: Any, active: Sequence[bool], keep: Sequence[bool]) -> tuple[Any, list[bool]]:
-    """``(*args, *tangents of active) -> (*results, *tangents)``, and which results have one.
+    """``(*args, *tangents of active) -> (*results, *tangents)``, and which results have tangents.
 
-    Those to ``keep`` have one, be it zero.
+    Results in ``keep`` have one even if it is zero.
     """
     derivative, active_out = ad.jvp_jaxpr(jaxpr, tuple(active), instantiate=tuple(keep))
     return derivative, list(active_out)
@@ -130,7 +130,7 @@ ad.primitive_transposes[linear_map_p] = _transpose
 def _batch(
     axis: Any, args: Any, dims: Any, *, call_jaxpr: Any, transpose_jaxpr: Any, num_res: int
 ) -> tuple[list[Any], list[int]]:
-    """Both functions batched; the residuals that are not stay so, all else is."""
+    """Batches both functions; unbatched residuals stay so, all other values are batched."""
     batched = [d is not None or i >= num_res for i, d in enumerate(dims)]
     args = [
         batching.bdim_at_front(x, d, axis.size) if b else x

@@ -1,9 +1,9 @@
 """``checkpointed_while``: a ``while`` loop that can be reversed.
 
-``(*condition consts, *body consts, *carry) -> (*carry)``, as ``while``.  With ``record`` the states
-that :mod:`.placement` chooses follow: for each value of the carry a buffer of N + 1 of them, and
-``rows``, ``positions`` and ``steps``, which tell where they are.  Derivatives take these for a mere
-cache of what the other operands say: they have no tangents.
+``(*condition consts, *body consts, *carry) -> (*carry)``, like ``while``.  With ``record`` the
+states that :mod:`.placement` chooses follow: for each value of the carry a buffer of N + 1 states,
+and ``rows``, ``positions`` and ``steps``, which tell where they are.  For derivatives the record is
+a mere cache of what the other operands determine, so it has no tangents.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def run(
     checkpoints: int,
     record: bool = True,
 ) -> tuple[list[Any], list[Any]]:
-    """Binds the primitive; the carry after the loop, and the record."""
+    """Binds the primitive; gives the carry after the loop, and the record."""
     outs = checkpointed_while_p.bind(
         *cond_consts,
         *body_consts,
@@ -52,7 +52,7 @@ def run(
 
 
 def operands(values: Sequence[Any], params: dict[str, Any]) -> list[list[Any]]:
-    """The condition's constants, the body's, and the carry."""
+    """Splits values into the condition's constants, the body's constants, and the carry."""
     return split(values, params["cond_nconsts"], params["body_nconsts"])
 
 
@@ -94,7 +94,7 @@ def _abstract_eval(*avals: Any, checkpoints: int, record: bool, **params: Any) -
 
 
 def record_avals(carry: Sequence[Any], checkpoints: int) -> list[Any]:
-    """The types of what a loop with a carry of these types records."""
+    """The types of the record of a loop with a carry of these types."""
     rows = core.ShapedArray((checkpoints + 1,), placement.INDEX)
     steps = core.ShapedArray((), placement.INDEX)
     buffers = [core.unmapped_aval(checkpoints + 1, 0, aval, None) for aval in carry]
@@ -115,15 +115,15 @@ def guarded(
     otherwise: Callable[..., Any],
     on_batches: Sequence[bool] | None = None,
 ) -> Any:
-    """A step where a condition on batches holds, ``otherwise(args)`` where not.
+    """A step that is taken where a condition on batches holds; ``otherwise(args)`` elsewhere.
 
     Args:
-      guard: ``(*condition consts, *carry) -> condition``, an array whose dimensions are the first
-        ones of each result of the step.
+      guard: ``(*condition consts, *carry) -> condition``, an array whose dimensions come first in
+        each result of the step.
       step: a function of ``nconsts`` constants, the carry, and maybe more.
-      n: how many constants the condition has.  The new function takes them in front of the others.
-      on_batches: which arguments of the step are on the batches, if no element of these looks at
-        another one (see :func:`going_on`).
+      n: the number of the condition's constants, which the new function takes before the others.
+      on_batches: which arguments of the step are batched, if no element of a batch looks at another
+        one (see :func:`going_on`).
     """
     size = len(guard.in_avals) - n
 
@@ -140,12 +140,12 @@ def guarded(
 
 
 def going_on(holds: Any, values: Sequence[Any], on_batches: Sequence[bool]) -> list[Any]:
-    """What a step is given: of an element for which the condition does not hold, what is there of
-    the first one for which it does.
+    """The arguments of a step, where an element for which the condition does not hold gets those of
+    the first element for which it does.
 
-    The step of an element that has ended is computed and not used.  But its pullback is computed
-    too, of cotangents that are zero, and what is shared by the elements adds them up: where the
-    slope is infinite, as it may be only where the loop does not go, that would be NaN.
+    The step of an element that has ended is computed, but not used.  Its pullback is computed too,
+    for zero cotangents, and added to the cotangents of values that the elements share.  Where the
+    slope is infinite, as it may be where the loop does not go, that would add NaN.
     """
     if not holds.size:
         return list(values)
@@ -169,9 +169,9 @@ def where(holds: Any, new: Any, old: Any) -> Any:
 def with_one_condition(
     cond: Any, body: Any, cond_consts: Sequence[Any], body_consts: Sequence[Any]
 ) -> tuple[Any, Any, list[Any]]:
-    """A loop whose condition is an array as one that goes on while the condition holds anywhere.
+    """Makes the array condition of a loop a scalar one: whether it holds anywhere.
 
-    So is the condition of a ``while`` that JAX has batched; where it does not hold, the carry stays
+    A ``while`` that JAX has batched has such a condition; where it does not hold, the carry stays
     as it is.
 
     Returns:
@@ -215,15 +215,16 @@ def _batch(
 
 
 def to_front(x: Any, dim: int | None, axis: Any, wanted: bool) -> Any:
-    """A value with its batch dimension in front, made where there is none."""
+    """A value with its batch dimension in front; it gets one if it has none."""
     return batching.bdim_at_front(x, dim, axis.size) if wanted else x
 
 
 class BatchedLoop:
     """A loop on batches: still one loop, with one trip count.
 
-    Where the condition is batched it goes on while that holds for any, and a state for which it
-    does not hold stays as it is; the body is *guarded*, and takes the condition's constants first.
+    If the condition is batched, the loop goes on while it holds for any element, and an element for
+    which it does not hold keeps its state.  The body is *guarded* then, and takes the condition's
+    constants first.
     """
 
     def __init__(
@@ -247,7 +248,7 @@ class BatchedLoop:
             self._cond_consts = len(in_cond)
             self.cond: Any = _anywhere(self._guard)
         self.body, _ = batching.batch_jaxpr(body, axis, in_body + self.carry, self.carry)
-        # Elements may look at one another by the name of their axis only.
+        # Elements can look at one another only by the name of their axis.
         self._apart = axis.name is core.no_axis_name
         if self.guarded:
             # The states are the body's last arguments.
@@ -263,8 +264,8 @@ class BatchedLoop:
         """A step on batches, guarded by the condition (see :func:`guarded`).
 
         Args:
-          consts, more: which of the step's constants, and of what it takes after the carry, are on
-            batches.
+          consts, more: which of the step's constants, and of its arguments after the carry, are
+            batched.
         """
         on_batches = [*consts, *self.carry, *more] if self._apart else None
         return guarded(self._guard, step, self._cond_consts, len(consts), otherwise, on_batches)

@@ -1,12 +1,12 @@
 """``reverse_sweep``: visits the states of a loop backwards.
 
-For the states ``x[k+1] = advance(*consts, *x[k])`` that a loop went through, K of them before the
-last, and starting from ``y[K]``::
+A loop went through the states ``x[k+1] = advance(*consts, *x[k])``, K of them before the last.  The
+sweep starts from ``y[K]`` and computes::
 
     (a[k], y[k]) = step(*consts, *x[k], *y[k+1])        for k = K-1 ... 0
 
-The results are the sum of all ``a[k]``, and ``y[0]``; ``step`` is linear in ``y``.  With the
-pullback of a loop's body for ``step`` this is reverse mode: the ``y`` are cotangents of the states,
+The results are the sum of all ``a[k]``, and ``y[0]``; ``step`` is linear in ``y``.  If ``step`` is
+the pullback of the loop's body, this is reverse mode: the ``y`` are the cotangents of the states,
 and the ``a`` those of the body's constants.
 
 Operands: ``(*condition consts, *consts, *x[0], *record, *y[K])`` with the record of the loop
@@ -44,7 +44,7 @@ def run(
     record: Sequence[Any],
     last: Sequence[Any],
 ) -> tuple[list[Any], list[Any]]:
-    """Binds the primitive; the sums, and ``y[0]``."""
+    """Binds the primitive; gives the sums, and ``y[0]``."""
     outs = reverse_sweep_p.bind(
         *cond_consts,
         *consts,
@@ -62,13 +62,13 @@ def run(
 
 
 def operands(values: Sequence[Any], params: dict[str, Any]) -> list[list[Any]]:
-    """The condition's constants, the constants, ``x[0]``, the record, and ``y[K]``."""
+    """Splits values into the condition's constants, constants, ``x[0]``, record and ``y[K]``."""
     n = len(params["advance_jaxpr"].out_avals)
     return split(values, params["cond_nconsts"], params["nconsts"], n, n + 3)
 
 
 def num_sums(params: dict[str, Any]) -> int:
-    """How many of the results are sums."""
+    """The number of results that are sums."""
     n = len(params["advance_jaxpr"].out_avals)
     step = params["step_jaxpr"]
     return len(step.out_avals) - (len(step.in_avals) - params["nconsts"] - n)
@@ -92,11 +92,11 @@ def _evaluate(*args: Any, **params: Any) -> list[Any]:
         )
 
     def leg(target: Any, state: Any) -> Any:
-        """Goes on to where the next checkpoint is to be, or to the target."""
+        """Advances to the state of the next checkpoint, or to the target."""
         x, position, buffers, positions, top = state
         to = position + placement.stride(target - position + one, n - top, n)
         x, position = advance(to, x, position)
-        # A row above the top is free, so it does no harm to write the target there too.
+        # The row above the top is free, so it does no harm to write the target there too.
         row = rows[top + one]
         buffers = [
             lax.dynamic_update_index_in_dim(b, v, row, 0) for b, v in zip(buffers, x, strict=True)
@@ -149,7 +149,7 @@ def _batch(axis: Any, args: Any, dims: Any, **params: Any) -> tuple[list[Any], l
         [d is not None for d in dims], params
     )
     cond_dims, const_dims, first_dims, record_dims, last_dims = operands(dims, params)
-    # A value of the carry is on batches if the buffer of its states is.
+    # A value of the carry is batched if the buffer of its states is.
     started = [a or b for a, b in zip(in_first, in_record, strict=False)]
     batched = loop.BatchedLoop(
         axis, params["cond_jaxpr"], params["advance_jaxpr"], in_cond, in_consts, started
@@ -191,7 +191,7 @@ def _batch(axis: Any, args: Any, dims: Any, **params: Any) -> tuple[list[Any], l
 
 
 def _zeros_and_last(step: Any, sums: int, count: int) -> Any:
-    """What a step gives of a state that the loop did not go on from: the cotangents as they are."""
+    """A step's results for a state from which the loop did not go on: unchanged cotangents."""
     avals = step.out_avals[:sums]
     return lambda args: [*map(ad_util.zeros_like_aval, avals), *args[len(args) - count :]]
 
@@ -199,9 +199,9 @@ def _zeros_and_last(step: Any, sums: int, count: int) -> Any:
 def _with_one_trip_count(axis: Any, args: Any, dims: Any, params: Any) -> tuple[Any, Any, Any]:
     """The operands of a sweep whose record is not that of one loop on batches.
 
-    So it is when it was recorded loop by loop, and put on batches later.  Then the states are
-    recorded again, by a loop on batches.  It also stops where the old one did: there may have been
-    none, when the values that it would start from mean nothing.
+    That is the case if the record was made loop by loop, and batched later.  Then a loop on batches
+    records the states again.  It also stops after the recorded number of steps: there may have been
+    no loop, and then the values that it would start from mean nothing.
     """
     cond_consts, consts, first, record, last = operands(args, params)
     n = params["cond_nconsts"]
@@ -220,7 +220,7 @@ def _with_one_trip_count(axis: Any, args: Any, dims: Any, params: Any) -> tuple[
         return call(params["step_jaxpr"], *values)
 
     def with_counter(function: Any, jaxpr: Any, *place: int) -> Any:
-        """A function of what a jaxpr takes, with counters before some of that."""
+        """A function of a jaxpr's arguments, with counters inserted before some of them."""
         avals = list(jaxpr.in_avals)
         for i in sorted(place, reverse=True):
             avals.insert(i, core.ShapedArray((), placement.INDEX))

@@ -1,9 +1,9 @@
 """Rules for the ops that refer to functions, one file each.
 
-JAX's rules work on jaxprs, so for an op like ``scan`` they would have to be given the body as a
-jaxpr and their result be imported back.  The rules here transform the body by the pass itself, once
-per pattern, and write the op around it.  An op that has no rule here, or one that its rule declines
-(an attribute or effect it does not know), is left to JAX's.
+JAX's rules work on jaxprs, so for an op like ``scan`` the body would have to be exported to a
+jaxpr, and the result imported back.  The rules here transform the body by the pass itself, once per
+pattern, and write the op around it.  An op without a rule here, or whose rule declines it (because
+of an attribute or effect it does not know), is left to JAX's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import functools
 import importlib
 from typing import Any
 
-# By op name: the class, in which module, and what it is made with.
+# By op name: the module, the class, and the arguments of its constructor.
 _RULES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "jaxpr.call": ("call", "Call", ("call_jaxpr",)),
     "jaxpr.closed_call": ("call", "Call", ("call_jaxpr",)),
@@ -41,10 +41,10 @@ def has_rule(name: str) -> bool:
 
 @functools.cache
 def rule_of(name: str) -> Any | None:
-    """The rule of ops called ``name``, a :class:`.rule.HigherOrderRule` that is loaded when one is
-    met; ``None`` if there is none.
+    """The rule of ops called ``name``, a :class:`.rule.HigherOrderRule`; ``None`` if there is none.
 
-    Rules use the passes, which use them; and most programs have ops of a few kinds.
+    A rule is loaded when its op is first met.  Rules and passes import each other, and most
+    programs have ops of a few kinds only.
     """
     if name not in _RULES:
         return None

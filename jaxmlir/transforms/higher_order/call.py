@@ -1,6 +1,6 @@
-"""``jaxpr.jit`` and its like say nothing but which function to run: their rules are the passes.
+"""``jaxpr.jit`` and similar ops only say which function to run: their rules are the passes.
 
-One with placement, donation or effects is left to JAX's rule, which knows what becomes of these.
+A call with placement, donation or effects is left to JAX's rule, which handles these.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import transpose_of
 from jaxmlir.transforms.vmap import batched_results, vmap_of
 
-# A residual that is an argument of the function, or one of its results, is a value of the caller
-# already.  Returned once more it would be a second buffer to keep until the backward pass.
+# A residual that is an argument or a result of the function is already a value of the caller.
+# Returned once more, it would be a second buffer to keep until the backward pass.
 
 
 class ResidualSource(NamedTuple):
@@ -35,7 +35,7 @@ class ResidualSource(NamedTuple):
 
 
 class ForwardedFunction(NamedTuple):
-    """A function in two halves, of which the second needs residuals of the first."""
+    """The two halves of a function; the second one needs residuals of the first."""
 
     first: str
     """``(*operands) -> (*results, *extra results)``."""
@@ -48,7 +48,7 @@ class ForwardedFunction(NamedTuple):
     def values(
         self, operands: Sequence[ir.Value], outs: Sequence[ir.Value]
     ) -> tuple[list[ir.Value], list[ir.Value]]:
-        """The results and the residuals, of a call of the first half that gave ``outs``."""
+        """The results and the residuals of a call of the first half that returned ``outs``."""
         extra = sum(source.kind == "extra" for source in self.residuals)
         results = list(outs[: len(outs) - extra])
         groups = {"operand": operands, "result": results, "extra": outs[len(results) :]}
@@ -75,18 +75,18 @@ def partial_eval_call(rules: Rules, symbol: str, unknown: Mask, *how: Any) -> Fo
 
 
 linearize_call_of = derived(linearize_call)
-"""What :func:`linearize_call` gives for a function and a pattern, written once."""
+"""The result of :func:`linearize_call` for a function and a pattern, written once."""
 partial_eval_call_of = derived(partial_eval_call)
-"""What :func:`partial_eval_call` gives for a function and a pattern, written once."""
+"""The result of :func:`partial_eval_call` for a function and a pattern, written once."""
 
 
 def linearize_rule_of(rules: Rules, symbol: str, unknown: Mask, wanted: Mask) -> ForwardedFunction:
-    """A JVP rule as ``@symbol.fwd`` and ``@symbol.lin``: split by which tangents there are."""
+    """Splits a JVP rule by which tangents there are: into ``@symbol.fwd`` and ``@symbol.lin``."""
     return partial_eval_call_of(rules, symbol, unknown, wanted, None, ("fwd", "lin"))
 
 
 def _forward(function: func.FuncOp, num_residuals: int) -> tuple[ResidualSource, ...]:
-    """Takes the residuals that a caller has from a function's results."""
+    """Removes from a function's results the residuals that its caller has anyway."""
     values = returned(function)
     results = values[: len(values) - num_residuals]
     source_of: dict[ir.Value, ResidualSource] = {}

@@ -1,11 +1,11 @@
-"""``jaxpr.cond``: one of several functions is called, by an index.
+"""``jaxpr.cond``: a call of one of several functions, chosen by an index.
 
-Each branch is transformed by itself, and made to take and give what all of them do: a result that
-has a tangent in one branch has one in all.  The branches of a linearization leave different
-residuals.  Those that are operands or results of the ``cond`` need no place of their own; the
-others share places of the same type, and a branch fills what it does not use with zeros.
+Each branch is transformed by itself, and then made to take and return what all of them do: a result
+that has a tangent in one branch has one in all.  The branches of a linearization have different
+residuals.  Those that are operands or results of the ``cond`` need no slot of their own.  The
+others share slots of the same type, and a branch fills the slots it does not use with zeros.
 
-Batched over its index, a ``cond`` becomes a selection from the results of all branches.
+With a batched index, a ``cond`` becomes a selection from the results of all branches.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _any(flags: Iterable[Mask]) -> Mask:
 
 
 def _cond(rules: Rules, like: Any, branches: Sequence[str], pattern: tuple[Any, ...]) -> Emitter:
-    """Writes the choice of a ``cond`` between other functions."""
+    """A ``cond`` like the given one, between other functions."""
     attributes = dict(like.attributes.items())
     attributes["branches"] = ir.ArrayAttr.get([symbol_ref(b) for b in branches])
     types = list(rules.program.function(branches[0]).type.results)
@@ -121,7 +121,7 @@ def _cond(rules: Rules, like: Any, branches: Sequence[str], pattern: tuple[Any, 
 
 
 def _give_zeros(branch: func.FuncOp, types: Sequence[ir.Type], own: Mask, wanted: Mask) -> None:
-    """Makes a branch give zeros of those types for what it leaves out and others do not."""
+    """Makes a branch return zeros of those types for the results that only other branches have."""
 
     if own == wanted:
         return
@@ -132,7 +132,7 @@ def _give_zeros(branch: func.FuncOp, types: Sequence[ir.Type], own: Mask, wanted
 
 
 def _move_axes(rules: Rules, branch: func.FuncOp, own: Dims, wanted: Dims, size: int) -> None:
-    """Makes a branch give its results batched as others do."""
+    """Makes a branch return its results batched like those of other branches."""
     if own == wanted:
         return
     with before_return(branch), branch.location:
@@ -144,17 +144,17 @@ def _move_axes(rules: Rules, branch: func.FuncOp, own: Dims, wanted: Dims, size:
 
 
 _SlotNumbers = dict[ResidualSource, int]
-"""The places of residuals."""
+"""The slots of residuals."""
 
 
 class _ResidualSlots:
-    """Places for residuals: those of one type in different branches share one."""
+    """Slots for residuals; residuals of one type in different branches share a slot."""
 
     def __init__(self) -> None:
         self.types: list[ir.Type] = []
 
     def take(self, types: Sequence[ir.Type]) -> list[int]:
-        """The places of one branch's residuals."""
+        """Assigns slots to one branch's residuals."""
         free = list(range(len(self.types)))
         taken = []
         for type_ in types:
@@ -169,14 +169,15 @@ class _ResidualSlots:
     def of(
         self, half: ForwardedFunction, results: Sequence[ir.Type], taken: Sequence[int]
     ) -> _SlotNumbers:
-        """The places of one branch's residuals, when all branches have taken theirs.
+        """The slots of one branch's residuals, after all branches have taken theirs.
 
-        A result goes to a place that only others have taken: a loop around the op has no use for it
-        in each iteration otherwise, and would stack it besides the places.
+        A residual that is a result also gets a slot, if only other branches have taken it.
+        Otherwise a loop around the op, which has no other use for the result, would stack it
+        besides the slots.
 
         Args:
           results: the types of the op's results.
-          taken: the places of its extra results.
+          taken: the slots of the branch's extra results.
         """
         placed = {ResidualSource("extra", i): place for i, place in enumerate(taken)}
         for source in half.residuals:
@@ -191,10 +192,10 @@ class _ResidualSlots:
 def _halves(
     rules: Rules, op: Any, halves: Sequence[ForwardedFunction], num_results: int, pattern: Mask
 ) -> tuple[Emitter, Emitter]:
-    """The two conds of branches in halves; the halves are made alike, in place.
+    """The two conds of branches that are split in halves; the halves are adapted in place.
 
     Args:
-      num_results: of the first half, without residuals.
+      num_results: the number of results of the first half, without residuals.
       pattern: which results of the op the second half gives.
     """
     firsts = [rules.program.function(half.first) for half in halves]
@@ -202,7 +203,7 @@ def _halves(
     places = _ResidualSlots()
     extra = [places.take(types[num_results:]) for types in outputs]
     placed = [places.of(half, outputs[0], taken) for half, taken in zip(halves, extra, strict=True)]
-    # Residuals that the op's user has already, in any branch; then the places of the others.
+    # Residuals that the op's user has already, in any branch; then the slots of the others.
     pairs = zip(halves, placed, strict=True)
     had = [s for half, place_of in pairs for s in half.residuals if s not in place_of]
     had = list(dict.fromkeys(had))
@@ -232,7 +233,7 @@ def _return_places(
     types: Sequence[ir.Type],
     placed: _SlotNumbers,
 ) -> None:
-    """Makes a branch return all places: its own residuals in those that it has taken."""
+    """Makes a branch return all slots, with its own residuals in those it has taken."""
     outs = returned(first)
     start = {"extra": num_results, "result": 0}
     residual_at = {place: outs[start[kind] + i] for (kind, i), place in placed.items()}
@@ -244,7 +245,7 @@ def _return_places(
 
 
 def _take_residuals(second: func.FuncOp, types: Sequence[ir.Type], index: Sequence[int]) -> None:
-    """Makes a branch take residuals of all these types, of which its own have the indices."""
+    """Makes a branch take residuals of all these types; ``index`` says which are its own."""
     arguments = list(second.arguments)
     argument_at = dict(zip(index, arguments, strict=False))
     residuals = [argument_at.get(i, type_) for i, type_ in enumerate(types)]
@@ -255,10 +256,10 @@ def _take_residuals(second: func.FuncOp, types: Sequence[ir.Type], index: Sequen
 
 
 def _select(rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
-    """All branches, and of each result the one that the index says.
+    """Runs all branches, and selects each result by the index.
 
     An operand goes to a branch by a ``select`` whose other side is a constant for derivatives: what
-    a branch that is not chosen makes of it, infinities say, does not count.
+    a branch that is not chosen makes of the operand (infinities, say) must not count.
     """
     tangible = [has_tangent(v) for v in op.operands]
     batched = [0 if t else dim for t, dim in zip(tangible, dims, strict=True)][1:]
@@ -284,7 +285,7 @@ def _guarded(index: Any, *xs: Any, branch: int) -> list[Any]:
 
 
 def _choose(which: Any, *cases: Any) -> list[Any]:
-    """For each element of the batch the case of that number."""
+    """For each element of the batch, the case with the number ``which``."""
     shape = cases[0].shape
     if which.shape != shape:
         which = lax.broadcast_in_dim(which, shape, tuple(range(which.ndim)))

@@ -1,16 +1,16 @@
 """``jaxpr.custom_jvp_call_jaxpr``: a call of a function that has its own JVP rule.
 
-Its derivative is a call of the rule, ``jvp(custom_jvp_call(f, f_jvp)) == f_jvp``, and batching
-batches both, ``vmap(custom_jvp_call(f, f_jvp)) == custom_jvp_call(vmap(f), vmap(f_jvp))``.  A rule
-takes a tangent for each operand: those that are zero are written down for it, unless there is one
+Its derivative is a call of the rule, ``jvp(custom_jvp_call(f, f_jvp)) == f_jvp``.  Batching batches
+both functions, ``vmap(custom_jvp_call(f, f_jvp)) == custom_jvp_call(vmap(f), vmap(f_jvp))``.  A
+rule takes a tangent for each operand; zero tangents are instantiated for it, unless there is a rule
 that was told of them.
 
-Reverse mode splits the rule by what is known when the values are computed, which its tangents are
-not: what is left is linear in them.
+Reverse mode splits the rule by what is known when the values are computed.  The tangents are not
+known then, and the second half is linear in them.
 
-A function that stands for a primitive may have that one's transposes and batching rules.  There is
-one for certain operands that are linear, or batched: others among these are known, or the same for
-all of the batch.
+A function that stands for a primitive may have the primitive's transposes and batching rules.  Each
+of these is for certain linear or batched operands.  It also serves if some of these operands are
+known instead, or the same for the whole batch.
 """
 
 from __future__ import annotations
@@ -112,11 +112,11 @@ class CustomJvp(HigherOrderRule):
         return Linearization(Emitter(pattern, primal), Emitter(pattern, tangent), uses, pull=pull)
 
     def partial_eval(self, rules: Rules, op: Any, unknown: Mask) -> PartialEvaluation:
-        """A call of which no result is known waits as a whole, with its rule, and so does one that
+        """Lets a call wait as a whole, with its rule, if none of its results is known or if it
         stands for a primitive.
 
-        Of another one the halves have none.  In a derivative rule, what waits is linear and needs
-        none; :func:`jaxmlir.transforms.edit.hoist` leaves such a call where it is.
+        The halves of another call have no rule.  In a derivative rule the waiting half is linear
+        and needs none; :func:`jaxmlir.transforms.edit.hoist` leaves such a call where it is.
         """
         symbol = op.attributes["call_jaxpr"].value
         if stands_for_primitive(op) or all(unknown_results(rules, symbol, unknown)):
@@ -133,8 +133,7 @@ class CustomJvp(HigherOrderRule):
         )
 
     def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter:
-        """The transpose that the op has, else that of its function: a linear one is its own
-        derivative."""
+        """The op's own transpose, or else its function's: a linear map is its own derivative."""
         rule = _rule_for(rules, op, "transpose", "jaxpr.linear", linear)
         if rule is None:
             symbol, ct_pattern = transpose_of(
@@ -177,7 +176,7 @@ class CustomJvp(HigherOrderRule):
 
 
 def _moved(*operands: Any, dims: Dims, taken: Mask, axis: Any) -> list[Any]:
-    """The operands of a batching rule, batched along the first dimension where it takes them so."""
+    """The operands of a batching rule, batched along the first dimension where it wants that."""
     return [
         batching.matchaxis(axis, d, 0, x) if t else x
         for x, d, t in zip(operands, dims, taken, strict=True)
@@ -189,15 +188,15 @@ def _batching_rule(rules: Rules, op: Any, dims: Dims) -> tuple[str, Mask] | None
 
 
 def _rule_for(rules: Rules, op: Any, kind: str, key: str, wanted: Mask) -> tuple[str, Mask] | None:
-    """The rule of an op for the fewest operands besides those that it is wanted for, and for which
-    it is; ``None`` if the op has no such rules.
+    """The op's rule for the wanted operands and the fewest others, and the mask of its operands;
+    ``None`` if the op has no such rules.
 
     Args:
       kind: ``"transpose"`` or ``"batch"``.
-      key: the attribute of a rule's function that tells the operands that it is for.
+      key: the attribute of a rule's function that holds the mask.
 
     Raises:
-      TransformError: those that it has are for others, or it could not be traced.
+      TransformError: no rule is for the wanted operands, or the rule could not be traced.
     """
     names = "transposes" if kind == "transpose" else "batches"
     symbols = symbol_uses(op.attributes[names]) if names in op.attributes else ()
@@ -225,7 +224,7 @@ def _out_dims(rules: Rules, symbol: str) -> Dims:
 
 
 def _at_size(rules: Rules, symbol: str, size: Any) -> str:
-    """A batching rule, and all that it refers to, for a batch of a size."""
+    """A batching rule, with all that it refers to, specialized to a batch size."""
     functions = rules.program.functions
     variable = attribute(functions[symbol], "jaxpr.batch_size")
     mentions = re.compile(rf"\b{variable}\b")
@@ -246,13 +245,13 @@ def _at_size(rules: Rules, symbol: str, size: Any) -> str:
 
 def _taken(op: Any, active: Mask) -> Mask:
     """The operands whose tangents a rule is given: not those that the function closes over, which
-    JAX takes for constant."""
+    JAX takes for constants."""
     consts = attribute(op, "num_consts", 0)
     return (*[False] * consts, *active[consts:])
 
 
 class _JvpRule:
-    """The JVP rule of an op that suits the tangents there are: a function ``(*primals, *tangents)
+    """The JVP rule of an op for the tangents that are nonzero: a function ``(*primals, *tangents)
     -> (*primals, *tangents)``."""
 
     def __init__(self, rules: Rules, op: Any, active: Mask):
@@ -266,11 +265,11 @@ class _JvpRule:
         self.active = tuple(left_out(active, in_zeros(function, len(active))))
         """Which of the tangents that it takes there are."""
         self.unknown = (*[False] * len(active), *self.active)
-        """Which of its arguments are tangents that there are."""
+        """Which of its arguments are nonzero tangents."""
         self.num_outs = len(outputs)
         where = places_given(function, n, first=n)
         self.tangents = [None if i is None or is_float0(outputs[i]) else i for i in where]
-        """For each result where the rule gives its tangent; ``None`` if it has none."""
+        """For each result, where the rule gives its tangent; ``None`` if it has none."""
 
 
 def _rules_of(attributes: Any) -> list[str]:
@@ -312,7 +311,7 @@ def _batch_attributes(
 def _batch_rules(
     rules: Rules, symbols: Sequence[str], dims: Dims, axis: Any, entry: BatchedRules
 ) -> Dims:
-    """Writes the batched rules; the dimensions of the results, primal and tangent alike."""
+    """Writes the batched rules; gives the results' dimensions, for primals and tangents alike."""
     n = len(entry.out_dims)
     functions = [rules.program.function(symbol) for symbol in symbols]
     in_dims = [(*dims, *left_out(dims, in_zeros(f, len(dims)))) for f in functions]
@@ -323,7 +322,7 @@ def _batch_rules(
         return tuple(map(joined, wanted, own[:n], of_tangents))
 
     if len(symbols) > 1:
-        # They have to agree.
+        # The rules have to agree.
         for symbol, function, rule_dims in zip(symbols, functions, in_dims, strict=True):
             wanted = joined_with(batched_results(rules, symbol, rule_dims, axis), function)
     for symbol, function, rule_dims in zip(symbols, functions, in_dims, strict=True):
@@ -342,8 +341,8 @@ def _batch_rules(
 def _batch_transpose(
     rules: Rules, symbol: str, dims: Dims, out_dims: Dims, axis: Any, reserved: str
 ) -> None:
-    """Writes the batched transpose, under a symbol: the cotangent of an operand that is the same
-    for all of the batch is the sum of theirs."""
+    """Writes the batched transpose under a reserved symbol; the cotangent of an unbatched operand
+    is summed over the batch."""
     function = rules.program.function(symbol)
     linear = attribute(function, "jaxpr.linear")
     moving, fixed = chosen(dims, linear), left_out(dims, linear)

@@ -1,8 +1,8 @@
 """``jaxpr.custom_linear_solve``: x with A x = b, where A and its solvers are functions.
 
-It is differentiated by what it solves, not by how: from ``A x = b`` follows
-``A dx = db - dA x``, another solve with the same A.  In b it is linear, and its transpose solves
-with the transpose of A, which is among the functions.
+Its derivative follows from the equation, not from the solver's steps: ``A x = b`` implies
+``A dx = db - dA x``, another solve with the same A.  The op is linear in b, and its transpose
+solves with the transpose of A, which is among the functions.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _TRANSPOSE = {
 
 class CustomLinearSolve(HigherOrderRule):
     def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask:
-        """All of x depends on all of b and of A; what a solver says besides has no tangent."""
+        """All of x depends on all of b and on A; a solver's additional results have no tangents."""
         solve = Solve.read(op)
         some = any(solve.of(active, "matvec")) or any(solve.right(active))
         return tuple(some and i < solve.size for i in range(len(op.results)))
 
     def uses(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Mask:
-        """Tangents of what belongs to the solvers say nothing of the solution."""
+        """The tangents of the solvers' operands do not affect the solution."""
         solve = Solve.read(op)
         return tuple(
             a and (i < solve.lengths["matvec"] or i >= solve.num_consts)
@@ -93,8 +93,8 @@ class CustomLinearSolve(HigherOrderRule):
     def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter:
         """The solve with the transpose of A, whose right-hand side is the cotangent of x.
 
-        A solver may be given what is linear in the tangents, such as the first guess 0 b: a
-        solution does not depend on it, and zero is as good.
+        A solver may have operands that are linear in the tangents, such as the first guess 0 b.
+        The solution does not depend on them, so zeros will do.
         """
         solve = Solve.read(op)
         _check_transposable(op, solve, linear)
@@ -138,7 +138,7 @@ class CustomLinearSolve(HigherOrderRule):
         return Emitter(out_dims, write)
 
     def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims:
-        """A part of x is batched if the same part of b is, and that if any function makes it so."""
+        """Parts of x and b are batched alike: where b is batched, or any function makes them so."""
         solve = Solve.read(op)
         vector = tuple(map(_at_front, solve.right(dims)))
         while True:
@@ -173,7 +173,7 @@ def _check_transposable(op: Any, solve: Solve, linear: Mask) -> None:
 def _dims_of_functions(
     rules: Rules, solve: Solve, dims: Dims, vector: Dims, axis: Any
 ) -> dict[str, Dims]:
-    """The dimensions of what each function gives, where x and b are batched like that."""
+    """The dimensions of each function's results, if x and b are batched along ``vector``."""
     return {
         name: batched_results(rules, symbol, (*solve.of(dims, name), *vector), axis)
         for name, symbol in solve.symbols.items()
@@ -187,13 +187,12 @@ def _at_front(dim: int | None) -> int | None:
 
 @dataclass(frozen=True)
 class Solve:
-    """What a custom_linear_solve says: operands ``(*consts of the functions, *b)``, results
-    ``(*x, *aux)``."""
+    """A custom_linear_solve: operands ``(*function consts, *b)``, results ``(*x, *aux)``."""
 
     lengths: dict[str, int]
     """How many operands belong to each function."""
     symbols: dict[str, str | None]
-    """The functions: of (*its own operands, *x or b)."""
+    """The functions, which take (*their own operands, *x or b)."""
     size: int
     """How many values x and b have."""
     results: Sequence[ir.Type]
@@ -216,16 +215,16 @@ class Solve:
         return sum(self.lengths.values())
 
     def of(self, values: Sequence[Any], name: str) -> list[Any]:
-        """The operands, or what is known of them, that belong to a function."""
+        """The part of ``values`` (operands, or facts about them) that belongs to a function."""
         start = sum(self.lengths[before] for before in _NAMES[: _NAMES.index(name)])
         return list(values[start : start + self.lengths[name]])
 
     def right(self, values: Sequence[Any]) -> list[Any]:
-        """The operands, or what is known of them, that are b."""
+        """The part of ``values`` (operands, or facts about them) that belongs to b."""
         return list(values[self.num_consts : self.num_consts + self.size])
 
     def transposed(self, rules: Rules) -> Solve:
-        """The solve of the transposed system; its solver may say something else besides."""
+        """The solve of the transposed system; its solver may have other additional results."""
         symbols = {name: self.symbols[_TRANSPOSE[name]] for name in _NAMES}
         of_solver = list(rules.program.function(symbols["solve"]).type.results)
         lengths = {name: self.lengths[_TRANSPOSE[name]] for name in _NAMES}
@@ -233,8 +232,8 @@ class Solve:
         return Solve(lengths, symbols, self.size, results)
 
     def by_products(self) -> Solve:
-        """The solve whose solvers are the products: each the one with the other's transpose, for
-        the transposed inverse to take the place of the matrix in them."""
+        """The solve with products in place of solvers: ``vecmat`` as ``solve``, and ``matvec`` as
+        ``transpose_solve``, in which the transposed inverse shall take the place of the matrix."""
         products = {"solve": "vecmat", "transpose_solve": "matvec"}
         return replace(
             self,
@@ -243,7 +242,7 @@ class Solve:
         )
 
     def create(self, args: Sequence[ir.Value]) -> list[ir.Value]:
-        """The op, at the current insertion point; its results.  x has the types of b."""
+        """Writes the op at the current insertion point; gives its results.  x has b's types."""
         absent = codec.encode(None)
         symbols = {n: symbol_ref(s) if s else absent for n, s in self.symbols.items()}
         types = [*(v.type for v in self.right(args)), *self.results[self.size :]]

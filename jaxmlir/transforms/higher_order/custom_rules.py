@@ -1,5 +1,5 @@
-"""What the ops with a user's derivative rules share: reading them, and batching a function together
-with its rules."""
+"""Helpers for ops with a user's derivative rules: reading the rules, and batching a function
+together with them."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def error_at(op: Any, message: str) -> TransformError:
 
 
 def in_zeros(rule: func.FuncOp, count: int) -> Mask:
-    """Which (co)tangents a rule takes for zero, and so does not take."""
+    """Which (co)tangents a rule assumes to be zero, and so does not take."""
     return attribute(rule, "jaxpr.in_zeros", (False,) * count)
 
 
 def out_zeros(rule: func.FuncOp, count: int) -> Mask:
-    """Which of its (co)tangents a rule leaves out, for they are zero."""
+    """Which of its (co)tangents a rule leaves out because they are zero."""
     return attribute(rule, "jaxpr.out_zeros", (False,) * count)
 
 
@@ -94,10 +94,10 @@ def fitting_rule(
 
 
 def places_given(rule: func.FuncOp, count: int, first: int = 0) -> list[int | None]:
-    """Where among its results a rule gives each of its (co)tangents, if it does.
+    """The position of each of a rule's (co)tangents among its results; ``None`` if left out.
 
     Args:
-      first: where the first of them is.
+      first: the position of the first one.
     """
     gives = [not zero for zero in out_zeros(rule, count)]
     return filled(itertools.count(first), gives)
@@ -105,19 +105,18 @@ def places_given(rule: func.FuncOp, count: int, first: int = 0) -> list[int | No
 
 @functools.cache
 def is_float0(type_: ir.Type) -> bool:
-    """Whether values of a type are tangents of integers, which say nothing."""
+    """Whether values of a type are tangents of integers, which carry no information."""
     return getattr(aval_of(type_), "dtype", None) == dtypes.float0
 
 
 @dataclass(eq=False)
 class BatchedRules:
-    """The symbols of batched rules, by what ``write`` finds them by, and the dimensions of what
-    they give."""
+    """The symbols of batched rules, by the keys of ``write``, and the results' dimensions."""
 
     symbols: dict[Any, str]
     out_dims: Dims
     used: bool = False
-    """Whether a rule called the function it belongs to while it was being batched."""
+    """Whether a rule called its own function while it was being batched."""
 
 
 def batch_rules(
@@ -129,14 +128,14 @@ def batch_rules(
 ) -> BatchedRules:
     """Batches the rules of a function, once for each pattern.
 
-    A rule may call the function it belongs to, and batching that call asks for the symbols of the
-    batched rules and for the dimensions of the results, before the rules are there.  So symbols are
-    reserved, and dimensions guessed; where a rule turns out to give a batched result that was
-    guessed not to be, and the guess was made use of, they are written anew.
+    A rule may call the function it belongs to.  Batching that call needs the symbols of the batched
+    rules and the dimensions of the results before the rules are written.  So symbols are reserved,
+    and dimensions guessed.  If a rule then gives a batched result that was guessed to be unbatched,
+    and the guess was used, the rules are written anew.
 
     Args:
-      key: stands for the function, its rules and the pattern.
-      symbols: those of the rules to batch, by what ``write`` is to find the batched ones by.
+      key: identifies the function, its rules and the pattern.
+      symbols: the rules to batch, by the keys under which ``write`` finds the batched ones.
       guess: the dimensions of the batched function's results.
       write: writes the batched rules under the reserved symbols, and gives the dimensions that the
         results need to have.
@@ -163,8 +162,8 @@ class Batch(NamedTuple):
     """How a call with rules is batched.
 
     Attributes:
-      dims, out_dims: the dimensions of its operands and results.
-      settled: whether the rules are to get by with those of the results, if they can.
+      dims, out_dims: the batch dimensions of its operands and results.
+      settled: whether the rules have to get by with the results' dimensions, if they can.
     """
 
     dims: Dims
@@ -176,14 +175,14 @@ class Batch(NamedTuple):
 BatchAttributes = Callable[
     [Rules, dict[str, ir.Attribute], Batch], tuple[dict[str, ir.Attribute], Dims]
 ]
-"""Writes the batched rules of an op with such attributes; the attributes that name them, and the
-dimensions that the results need to have."""
+"""Writes the batched rules of an op with these attributes; gives the attributes that name them, and
+the dimensions that the results need to have."""
 
 
 def batch_call(
     rules: Rules, op: Any, dims: Dims, axis: Any, batch_attributes: BatchAttributes
 ) -> Emitter:
-    """A call of a function that has rules, batched with these."""
+    """A batched call of a function that has rules; the rules are batched too."""
     function = op.attributes["call_jaxpr"].value
     symbol, own_dims = vmap_of(rules, function, dims, axis)
     operands = dims[attribute(op, "num_consts", 0) :]
@@ -202,9 +201,10 @@ def with_batched_rules(
 ) -> tuple[dict[str, ir.Attribute], Dims]:
     """The attributes of a batched op, and the dimensions of its results.
 
-    Rules that are not traced are batched when they are.  Then it is too late for a result that is
-    not batched and whose tangent is.  So a JVP rule is traced at once where there may be one; but
-    not that of an op in a rule: that is for another derivative, and there may be many such ops.
+    Untraced rules are batched when they are traced.  Then it is too late to batch a result whose
+    tangent turns out to be batched.  So a JVP rule, if there may be one, is traced at once.  The
+    rule of an op inside a rule is not: it is for another derivative, and there may be many such
+    ops.
     """
     tracing, out_dims = rules.program.rule_tracing, batch.out_dims
 
@@ -222,7 +222,7 @@ def with_batched_rules(
         if None not in out_dims or can_wait():
             return mark(attributes, out_dims), out_dims
         if tracing.can_tell(op):
-            # The rule that is told of no zeros knows of all tangents there may be.
+            # The rule that is told of no zeros takes all tangents there may be.
             traced = rules.told(op, (False,) * len(batch.dims))
             _, out_dims = batch_attributes(rules, attributes | traced, batch)
             return mark(attributes, out_dims), out_dims
@@ -237,7 +237,7 @@ def with_batched_rules(
 
 @dataclass(frozen=True)
 class _BatchedSource(DerivedSource):
-    """The rules of a batched op: those of the op that it was made of, batched."""
+    """The rules of a batched op: those of the original op, batched."""
 
     batch_attributes: BatchAttributes
     batch: Batch
@@ -256,7 +256,7 @@ class _BatchedSource(DerivedSource):
     def backward(
         self, pending: PendingRules, in_zeros: Mask, ct_zeros: Mask | None
     ) -> Iterator[tuple[str, ir.Attribute]]:
-        """The backward rules are batched with the forward rule, whose residuals they take."""
+        """The backward rules, batched with the forward rule whose residuals they take."""
         of_call = dict(self.of.tell({}, pending, in_zeros))
         for name, value in self.of.backward(pending, in_zeros, ct_zeros):
             if name == "bwd":
@@ -280,10 +280,10 @@ class _BatchedSource(DerivedSource):
         traced: dict[str, ir.Attribute],
         pending: PendingRules,
     ) -> Iterator[tuple[str, ir.Attribute]]:
-        """The rules that were traced, batched, in place of those."""
+        """The batched rules, in place of the traced ones."""
         attributes = attributes | traced
         rules = pending.once(Rules)
-        # The rules that were just traced are to outlive a failure.
+        # The rules that were just traced must survive a failure.
         rules.program.reread()
         before = rules.mark()
         try:
@@ -292,7 +292,7 @@ class _BatchedSource(DerivedSource):
                 if out_dims != self.batch.out_dims:
                     raise JaxmlirError(_TANGENT_ALONE)
         except JaxmlirError as e:
-            # As a rule that cannot be traced.
+            # Treated like a rule that cannot be traced.
             rules.undo(before)
             alone = (name for name in traced if not name.endswith("_with_zeros"))
             stems = {name.split("_")[0] for name in alone if name in OF_RULES}
@@ -302,19 +302,19 @@ class _BatchedSource(DerivedSource):
 
 
 def batched_with_rules(rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
-    """The results' dimensions, where these do not depend on the rules: the function's are all
-    batched, and the rules' follow them."""
+    """The results' dimensions, if they do not depend on the rules, else ``None``: if all of the
+    function's results are batched, those of the rules follow them."""
     out_dims = batched_results(rules, op.attributes["call_jaxpr"].value, dims, axis)
     return None if None in out_dims else out_dims
 
 
 def joined(*dims: int | None) -> int | None:
-    """One dimension for values that have to be batched alike: batched if any is."""
+    """The common dimension of values that must be batched alike: batched if any of them is."""
     return next((d for d in dims if d is not None), None)
 
 
 def keep_attributes(source: func.FuncOp, target: func.FuncOp) -> None:
-    """Copies what a rule's function says of its results."""
+    """Copies the attributes that describe a rule's (co)tangents and residuals."""
     for name in ("jaxpr.in_zeros", "jaxpr.out_zeros", "jaxpr.num_res", "jaxpr.input_fwds"):
         if name in source.attributes:
             target.attributes[name] = source.attributes[name]

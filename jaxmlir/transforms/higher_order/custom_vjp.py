@@ -1,15 +1,15 @@
 """``jaxpr.custom_vjp_call_jaxpr`` and ``jaxpr.custom_lin``: functions with their own VJP rule.
 
-The derivative of a call runs the forward rule for values and residuals, and hands these with the
-tangents to a ``custom_lin``: the linear map of which nothing is known but its transpose, the
-backward rule.  Transposition replaces it by the backward rule; pushing tangents through it is
-JAX's error (or see ``jaxpr-expand-custom-lin``).  A rule may be told which tangents and cotangents
-are zero, and be written for several such cases: a call takes the case with most zeros of those that
-fit, and other cases that are needed are written as well.
+The derivative of a call runs the forward rule for values and residuals, and passes the residuals
+and the tangents to a ``custom_lin``: a linear map of which only the transpose is known, the
+backward rule.  Transposition replaces it by the backward rule; pushing tangents through it is JAX's
+error (or see ``jaxpr-expand-custom-lin``).  A rule may be told which tangents and cotangents are
+zero, and be written for several such cases.  A call takes the fitting case with most zeros; cases
+that are missing are written when they are needed.
 
-Batching batches the function, its forward and its backward rule; the cotangent of an operand that
-is not batched is summed over the batch.  All results are batched then: the cotangent of a result
-that is not would be the sum over all elements, and each element would add all of it.
+Batching batches the function, its forward and its backward rule; the cotangent of an unbatched
+operand is summed over the batch.  All results are batched then: the cotangent of an unbatched
+result would be the sum over all elements, and each element would add all of it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _CLOSED_OVER = (
 
 class CustomVjp(HigherOrderRule):
     def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask:
-        # The linear map takes all tangents to all: it is not known which results it leaves zero.
+        # The linear map takes all tangents to all results; which of these stay zero is not known.
         return tuple(map(has_tangent, op.results))
 
     def uses(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Mask:
@@ -83,7 +83,7 @@ class CustomVjp(HigherOrderRule):
             handed = filled(nonzero, pattern, [False] * len(pattern))
             return _pulled(rules, bwd, attributes, tuple(handed))
 
-        # Which backward rule it is may depend on the op, and one that is missing is the op's error.
+        # The choice of the backward rule may depend on the op, and a missing one is the op's error.
         is_known = "bwd" in attributes and "symbolic_zeros" not in attributes
         halves = Emitter(pattern, primal), Emitter(pattern, tangent)
         return Linearization(*halves, active, pull=pull if is_known else None)
@@ -97,7 +97,7 @@ class CustomVjp(HigherOrderRule):
 
 class CustomLin(HigherOrderRule):
     def linearize(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Linearization:
-        """A linear map is its own derivative; in its residuals it has none that is known."""
+        """A linear map is its own derivative; its derivative in the residuals is not known."""
         num_res = attribute(op, "num_res", 0)
         if any(active[:num_res]):
             raise forward_mode_error(
@@ -117,13 +117,12 @@ class CustomLin(HigherOrderRule):
         return Linearization(Emitter(pattern, primal), tangent, active)
 
     def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter:
-        """A call of the backward rule; a cotangent that is zero is written down for it, unless it
-        was told of it."""
+        """A call of the backward rule; zero cotangents are written unless it was told of them."""
         bwd = _backward(rules, op, nonzero)
         return _pulled(rules, bwd, dict(op.attributes.items()), nonzero, linear)
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
-        """Any result may depend on any operand: all are batched, along the first dimension."""
+        """Batches all results along the first dimension: each may depend on any operand."""
         out_dims = (0,) * len(op.results)
         attributes, _ = with_batched_rules(
             rules, op, Batch(dims, axis, out_dims), _batch_lin_attributes
@@ -147,11 +146,11 @@ class _ForwardRule:
 
     @property
     def num_extra(self) -> int:
-        """How many residuals it returns."""
+        """The number of residuals that it returns."""
         return sum(i is None for i in self.input_fwds)
 
     def split(self, operands: Sequence[Any], outs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """All residuals, and the results; or what is known of them, such as their dimensions."""
+        """Splits all residuals from the results; ``outs`` may be facts about them: dimensions."""
         extra = iter(outs[: self.num_extra])
         residuals = [next(extra) if i is None else operands[i] for i in self.input_fwds]
         return residuals, list(outs[self.num_extra :])
@@ -160,11 +159,11 @@ class _ForwardRule:
 def _derivative(
     rules: Rules, op: Any, active: Mask, is_used: bool
 ) -> tuple[_ForwardRule, dict[str, ir.Attribute]]:
-    """The forward rule for those tangents, and the attributes of the custom_lin that stands for
-    the derivative of the call.
+    """The forward rule for the active operands, and the attributes of the custom_lin that is the
+    derivative of the call.
 
     Args:
-      is_used: whether there is to be a custom_lin.  Without it nobody calls the backward rule,
+      is_used: whether a custom_lin will be written.  Without one nobody calls the backward rule,
         which may take far longer to trace than all else.
     """
     zeros = tuple(not a for a in active)
@@ -191,7 +190,7 @@ def _derivative(
 
 
 def _backward(rules: Rules, op: Any, nonzero: Mask) -> func.FuncOp:
-    """The backward rule for those cotangents."""
+    """The backward rule for the nonzero cotangents."""
     traced = rules.told(op, tuple(not nz for nz in nonzero))
     if "bwd" in traced:
         return rules.program.function(traced["bwd"].value)
@@ -210,16 +209,16 @@ def _pulled(
     """The transpose of a custom_lin: a call of its backward rule.
 
     Args:
-      attributes: of the custom_lin.
+      attributes: the attributes of the custom_lin.
       nonzero: which of its results have cotangents.
-      linear: of which operands cotangents are wanted; by default of all but the residuals.
+      linear: the operands whose cotangents are wanted; by default all but the residuals.
     """
     num_res = codec.decode(attributes["num_res"]) if "num_res" in attributes else 0
     no_operands = codec.decode(attributes["in_zeros"]) if "in_zeros" in attributes else ()
     symbol = bwd.name.value
     expected = left_out(nonzero, in_zeros(bwd, len(nonzero)))
     types = list(bwd.type.inputs)[num_res:]
-    # For each operand of the function where the rule gives its cotangent, if it does.
+    # For each operand of the function, where the rule gives its cotangent, if it does.
     where = places_given(bwd, len(no_operands))
     taken = left_out(where, no_operands)
     if linear is not None:
@@ -306,18 +305,19 @@ def _batch_lin_attributes(
 def _batch_rules(
     rules: Rules, by_fwd: dict[str, tuple[str, ...]], batch: Batch, entry: BatchedRules
 ) -> Dims:
-    """Writes the batched rules of a call; the dimensions of its results.
+    """Writes the batched rules of a call; gives the dimensions of its results.
 
-    Where these are settled, a rule may still need that another result is batched.  That result is
-    the same for the whole batch, so it is the first element's: the forward rule gives that one, and
-    the backward rule takes the cotangent for that one's.  Not so where an operand that is batched
-    has a cotangent from it: what each element's is, the sum of them does not say.
+    Even if the dimensions are settled, a rule may need another result to be batched.  That result
+    is the same for the whole batch, so the first element stands for it: the forward rule gives the
+    first element's result, and the backward rule takes the cotangent for the first element's.  This
+    is wrong if a batched operand has a cotangent that depends on it: from the sum of the elements'
+    cotangents, each element's does not follow.
     """
     dims, axis, _, settled = batch
     wanted, fixed = entry.out_dims, entry.out_dims if settled else None
 
     def settle(fwd: _ForwardRule, own: Dims) -> list[int | None]:
-        """Takes note of how a batched forward rule's results are batched; its residuals'."""
+        """Notes the dimensions of a batched forward rule's results; gives its residuals' ones."""
         nonlocal wanted
         residuals, results = fwd.split(dims, own)
         wanted = tuple(map(joined, wanted, results))
@@ -330,7 +330,7 @@ def _batch_rules(
 
     functions = [rules.program.function(symbol) for symbol in by_fwd]
     while len(by_fwd) > 1:
-        # They have to agree.
+        # The rules have to agree.
         before = wanted
         for function in functions:
             out_dims = batched_results(rules, function.name.value, dims, axis)
@@ -370,7 +370,7 @@ def _batch_rules(
 def _is_of_each(
     rules: Rules, bwd: str, arguments: Collection[int], out_dims: Dims, axis: Any
 ) -> bool:
-    """Whether some arguments of a backward rule matter for a cotangent that is batched."""
+    """Whether some arguments of a backward rule affect a cotangent that is batched."""
     if not arguments:
         return False
     function = rules.program.function(bwd)
@@ -381,12 +381,12 @@ def _is_of_each(
 
 
 def _dims_of_bwd(rules: Rules, bwd: str, residuals: Sequence[int | None], results: Dims) -> Dims:
-    """The dimensions of a backward rule's arguments."""
+    """The batch dimensions of a backward rule's arguments."""
     return (*residuals, *_cotangent_dims(rules, bwd, results))
 
 
 def _cotangent_dims(rules: Rules, bwd: str, results: Dims) -> Dims:
-    """The batch dimensions of the cotangents that the backward rule takes."""
+    """The batch dimensions of the cotangents that a backward rule takes."""
     return tuple(left_out(results, in_zeros(rules.program.function(bwd), len(results))))
 
 
@@ -398,8 +398,8 @@ def _sums(
     out_dims: Dims,
     axis: Any,
 ) -> bool:
-    """Whether a backward rule, batched so, gives a cotangent that is to be summed, and counts one
-    that it takes in each element of the batch."""
+    """Whether a backward rule, batched like this, gives a cotangent that is summed over the batch
+    and to which each element adds an unbatched cotangent."""
     if None not in cotangents:
         return False
     ct_dims = left_out(out_dims, out_zeros(rules.program.function(bwd), len(out_dims)))
@@ -418,7 +418,7 @@ def _batch_bwd(
     reserved: str,
     of_first: Collection[int] = (),
 ) -> None:
-    """Writes a batched backward rule; cotangents get the dimensions of the operands."""
+    """Writes a batched backward rule; its cotangents get the dimensions of the operands."""
     function = rules.program.function(bwd)
     axes = tuple(left_out(out_dims, out_zeros(function, len(out_dims))))
     vmap(rules, bwd, dims, axis, axes, reserved=reserved, shared="sum", of_first=of_first)

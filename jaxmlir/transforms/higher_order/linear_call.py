@@ -1,11 +1,11 @@
 """``jaxpr.linear_call``: a function that is linear in its last operands, with its own transpose.
 
-A linear function is its own derivative, and the transpose of its transpose.  So the op stays one in
-all derivatives, and transposition swaps its two functions.  In the other operands, the residuals,
-nothing is known of it.
+A linear function is its own derivative, and the transpose of its transpose.  So the op stays a
+``linear_call`` in all derivatives, and transposition swaps its two functions.  How it depends on
+the other operands, the residuals, is not known.
 
-Batching batches both functions (JAX has no rule).  All results are batched, so that their
-cotangents are those of one element each; that of an operand that is not batched is their sum.
+Batching batches both functions (JAX has no rule).  All results are batched, so that each cotangent
+belongs to one element; the cotangent of an unbatched operand is the sum over the batch.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LinearCall(HigherOrderRule):
             )
         attributes, name = dict(op.attributes.items()), op.operation.name
         values = [v.type for v in op.results]
-        # Integers have no tangents, but the functions take and give some.
+        # Integers have no tangents, but the functions take and return some for them.
         tangents = list(map(linear_type, values))
         linear = [linear_type(v.type) for v in list(op.operands)[fixed:]]
         pattern = tuple(map(has_tangent, op.results))
@@ -102,14 +102,14 @@ class LinearCall(HigherOrderRule):
 
 
 def _num_fixed(op: Any) -> int:
-    """How many operands come before those in which the function is linear."""
+    """The number of operands before those in which the function is linear."""
     return attribute(op, "num_callee_consts", 0) + attribute(op, "num_res", 0)
 
 
 def _both(rules: Rules, op: Any) -> tuple[str, str]:
-    """The function and its transpose, both of all operands that come first.
+    """The function and its transpose, both taking all operands before the linear ones.
 
-    The transpose as it is written takes no constants of the function.
+    The transpose as it is written does not take the function's constants.
     """
     count = attribute(op, "num_callee_consts", 0)
     callee, transposed = (op.attributes[name].value for name in ("callee", "transpose"))
@@ -129,6 +129,6 @@ def _attributes(like: Any, callee: str, transposed: str, fixed: int) -> dict[str
 
 
 def _batched_transpose(rules: Rules, symbol: str, dims: Dims, out_dims: Dims, axis: Any) -> str:
-    """The batched transpose, whose results have the dimensions of the operands they belong to."""
+    """The batched transpose, whose results have the dimensions of the corresponding operands."""
     batched, _ = vmap(rules, symbol, dims, axis, out_dims, shared="sum")
     return batched

@@ -1,5 +1,4 @@
-"""Scans and while loops apart from their operands: how these are grouped, and writing a loop with
-others."""
+"""Scan and while ops without operands: how operands are grouped, and writing a loop with others."""
 
 from __future__ import annotations
 
@@ -20,8 +19,8 @@ T = TypeVar("T")
 
 
 def interleaved(*groups: Sequence[Sequence[T]]) -> list[T]:
-    """The first pieces of each, then the second ones ...: ``[[a], [b]]`` and ``[[c], [d]]`` give
-    ``[a, c, b, d]``."""
+    """The first pieces of each group, then the second ones ...: ``[[a], [b]]`` and ``[[c], [d]]``
+    give ``[a, c, b, d]``."""
     return [v for pieces in zip(*groups, strict=True) for piece in pieces for v in piece]
 
 
@@ -31,18 +30,18 @@ def tangents_of(
     tangents: Sequence[ir.Value],
     needs: Sequence[bool],
 ) -> list[ir.Value | None]:
-    """The tangents of the operands that need one, zeros for those that have none; else ``None``.
+    """The tangents of the operands that need one, zero if they have none; ``None`` for the others.
 
     Args:
-      types: of the operands.
-      tangents: of those that have one.
+      types: the operands' types.
+      tangents: those of the operands that have one.
     """
     needed = chosen(filled(tangents, has), needs)
     return filled(instantiated(needed, map(tangent_type_of, chosen(types, needs))), needs)
 
 
 def stacked(type_: ir.Type, length: int) -> ir.Type:
-    """The type of the values of every iteration together."""
+    """The type of the stacked values of all iterations."""
     return batched_type(type_, 0, length)
 
 
@@ -66,11 +65,11 @@ class WhileOp(NamedTuple):
         return cls(*symbols, *counts, attributes)
 
     def operands(self, values: Sequence[Any]) -> list[list[Any]]:
-        """Constants of the condition, those of the body, carry."""
+        """Splits values into constants of the condition, constants of the body, and carry."""
         return split(values, self.cond_consts, self.body_consts)
 
     def write(self, rules: Rules, args: Sequence[ir.Value]) -> list[ir.Value]:
-        """The op at the current insertion point; its results."""
+        """Writes the op at the current insertion point; gives its results."""
         attributes = {
             **self.other,
             "cond_jaxpr": symbol_ref(self.cond),
@@ -86,7 +85,7 @@ class WhileOp(NamedTuple):
 PLAIN_SCAN = frozenset(
     "jaxpr length num_consts num_carry reverse unroll jaxpr.ctx jaxpr.parallel".split()
 )
-"""The attributes of a scan that is no more than a loop: without effects, say."""
+"""The attributes of a scan that is merely a loop: without effects, for example."""
 
 
 class ScanOp(NamedTuple):
@@ -127,36 +126,36 @@ class ScanOp(NamedTuple):
 
     @property
     def surely_runs(self) -> bool:
-        """Whether it has an iteration, whatever symbolic sizes are."""
+        """Whether it has an iteration for all values of symbolic sizes."""
         try:
             return self.length >= 1
         except core.InconclusiveDimensionOperation:
             return False
 
     def operands(self, values: Sequence[Any]) -> list[list[Any]]:
-        """Constants, carry, slices."""
+        """Splits values into constants, carry and slices (xs)."""
         return split(values, self.num_consts, self.num_carry)
 
     def results(self, values: Sequence[Any]) -> list[list[Any]]:
-        """Carry, slices."""
+        """Splits values into carry and slices (ys)."""
         return split(values, self.num_carry)
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How many constants and carried values there are: how the body's arguments are grouped."""
+        """The numbers of constants and of carried values, which group the body's arguments."""
         return self.num_consts, self.num_carry
 
     def with_body(self, body: str, num_consts: int, num_carry: int) -> ScanOp:
-        # As `replace` would, which takes three times as long.
+        # Not by `replace`, which takes three times as long.
         return ScanOp(body, num_consts, num_carry, self.length, self.reverse, self.other)
 
     def write(
         self, rules: Rules, args: Sequence[ir.Value], out_types: Sequence[ir.Type] | None = None
     ) -> list[ir.Value]:
-        """The op at the current insertion point; its results.
+        """Writes the op at the current insertion point; gives its results.
 
         Args:
-          out_types: the types of the body's results, from who has them.
+          out_types: the types of the body's results, if the caller knows them.
         """
         if out_types is None:
             out_types = list(rules.program.function(self.body).type.results)

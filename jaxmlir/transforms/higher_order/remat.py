@@ -1,14 +1,14 @@
-"""``jaxpr.remat2`` (``jax.checkpoint``): values are computed again when the derivative needs them.
+"""``jaxpr.remat2`` (``jax.checkpoint``): values are recomputed when the derivative needs them.
 
-Linearized, it is a plain call for the values, which leaves its operands as the only residuals, and
-a ``remat2`` of these and the tangents: that computes the values again (``@f.fwd``) and then the
-tangents (``@f.lin``).  Both compute the values that custom rules give, where there are any: what
-is differentiated further is what the rule computes, not its function.
+Linearized, it becomes two ops: a plain call that computes the values and leaves its operands as the
+only residuals, and a ``remat2`` of these and the tangents, which recomputes the values (``@f.fwd``)
+and then the tangents (``@f.lin``).  Where there are custom rules, both compute the values that
+these give: a further derivative differentiates what the rule computes, not its function.
 
-Marked ``differentiated``, its lowering puts an optimization barrier around its operands, so that
-the compiler does not find that the values were there already.
+If it is marked ``differentiated``, its lowering puts an optimization barrier around the operands,
+so that the compiler does not find that the values exist already.
 
-A policy that keeps some values is a Python function of primitives and parameters: JAX's rule asks
+A policy that keeps some values is a Python function of primitives and parameters: JAX's rule calls
 it.
 """
 
@@ -82,13 +82,13 @@ def _callee(op: Any) -> str:
 
 
 def _keeps_nothing(op: Any) -> bool:
-    """Whether the policy is to compute everything again, as it is by default."""
+    """Whether the policy is to recompute everything, as it is by default."""
     policy = attribute(op, "policy", None)
     return policy is None or policy is jax.checkpoint_policies.nothing_saveable
 
 
 def _barrier(op: Any) -> list[bool]:
-    """For each operand whether it is kept from being recognised: ``prevent_cse``."""
+    """For each operand whether a barrier hides it from the compiler: ``prevent_cse``."""
     prevent_cse = attribute(op, "prevent_cse", True)
     return [prevent_cse] * len(op.operands) if isinstance(prevent_cse, bool) else list(prevent_cse)
 
@@ -115,11 +115,11 @@ def _remat(
 def _linear(
     rules: Rules, symbol: str, active: Mask, taken: Mask, wanted: Mask
 ) -> tuple[str, tuple[int, ...], Mask]:
-    """Writes the function ``(*operands that it uses, *tangents) -> (*tangents)``, which computes
+    """Writes the function ``(*operands that it uses, *tangents) -> (*tangents)``, which recomputes
     the values it needs.
 
     Args:
-      taken: the active arguments whose tangents it takes.
+      taken: the active arguments whose tangents the function takes.
 
     Returns:
       Its symbol, the operands that it uses, and which results it gives tangents of.
@@ -142,8 +142,8 @@ def _linear(
 
 
 def _transposed(rules: Rules, symbol: str, linear: Mask, nonzero: Mask) -> tuple[str, Mask]:
-    """Writes the transpose of a function that computes values on its way, as one in forward mode
-    does: what is known is split from it.
+    """Writes the transpose of a function that also computes values, like one in forward mode: its
+    known part is split off.
 
     Returns:
       Its symbol, and which linear arguments it gives cotangents of.
@@ -168,7 +168,7 @@ def _transposed(rules: Rules, symbol: str, linear: Mask, nonzero: Mask) -> tuple
 
 
 def _erase(rules: Rules, *functions: Any) -> None:
-    """Takes functions out of the module that were made to be copied into others."""
+    """Erases functions that were written only to be copied into others."""
     for function in functions:
         del rules.program.functions[function.name.value]
         function.operation.erase()

@@ -1,4 +1,4 @@
-"""What a rule for an op with functions is."""
+"""The interface of rules for ops with functions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def _attributes_of(name: str) -> frozenset[str]:
 class HigherOrderRule:
     """The rule of one kind of op.
 
-    A method may return ``None``, and does so here: then JAX's rule is run.  What the methods return
-    is kept per signature and pattern, so it may hold on to attributes, but not to the op.
+    A method may return ``None``, as all do here: then JAX's rule is run.  The results of methods
+    are kept per signature and pattern, so they may hold on to attributes, but not to the op.
     """
 
     plain: ClassVar[frozenset[str] | None] = None
@@ -39,25 +39,25 @@ class HigherOrderRule:
     def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask | None:
         """Which results :meth:`jvp` or :meth:`linearize` (the ``kind``) gives tangents of.
 
-        ``None``: this is not known before the method has been called.
+        ``None`` if this is not known before the method has been called.
         """
         return None
 
     def uses(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Mask | None:
-        """The ``uses`` of the :meth:`linearize` for these results, likewise."""
+        """The ``uses`` of :meth:`linearize` for the wanted results; ``None`` if not known yet."""
         return None
 
     def jvp(self, rules: Rules, op: Any, active: Mask) -> Emitter | None:
         """``(*operands, *tangents of active ones) -> (*results, *tangents of active ones)``.
 
-        Without a rule of its own an op has its :meth:`linearize`, if any.
+        An op without a JVP rule of its own uses its :meth:`linearize`, if any.
         """
         n = len(op.results)
         linearization = self.linearize(rules, op, active, (True,) * n)
         return None if linearization is None else linearization.jvp(active, n)
 
     def linearize(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Linearization | None:
-        """The op's results with residuals, and the linear map of tangents that uses these.
+        """The op's results and residuals, and the linear map of tangents that takes the residuals.
 
         Args:
           active: which operands have tangents.
@@ -73,7 +73,7 @@ class HigherOrderRule:
         return None
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter | None:
-        """The op on operands batched along ``dims``; the pattern: the results' dimensions."""
+        """The op on operands batched along ``dims``; the pattern: the results' batch dimensions."""
         return None
 
     def partial_eval(self, rules: Rules, op: Any, unknown: Mask) -> PartialEvaluation | None:
@@ -81,5 +81,5 @@ class HigherOrderRule:
         return None
 
     def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
-        """The pattern of :meth:`batch`; ``None``: not known before that has been called."""
+        """The pattern of :meth:`batch`; ``None`` if not known before that has been called."""
         return None

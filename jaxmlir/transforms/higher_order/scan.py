@@ -12,8 +12,8 @@ transpose   a scan in the opposite direction; cotangents of the carry are carrie
 batch       what depends on a batched operand is batched, the rest is not
 =========== ========================================================================================
 
-Which parts of the carry have tangents, are used, have cotangents or are batched is in each case the
-least fixpoint of what the body says of it.
+In each case a least fixpoint over the body tells which parts of the carry have tangents, are used,
+have cotangents or are batched.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Scan(HigherOrderRule):
         def after(carry: list[bool]) -> list[bool]:
             return scan.results(unknown_results(rules, scan.body, (*consts, *carry, *xs)))[0]
 
-        # A carry that is known at first only is handed over to the second loop as it begins.
+        # A carry that is known only at first is the initial value of the second loop's carry.
         carry_unknown = fixpoint(carry, after)
         begun = [later and not u for u, later in zip(carry, carry_unknown, strict=True)]
         body, unknown_out = rules.functions.once(
@@ -152,7 +152,7 @@ class Scan(HigherOrderRule):
             )[0],
         )
         if not all(depends):
-            # A part of the carry that is no linear function has to be computed forwards first.
+            # A part of the carry that is not linear has to be computed forwards first.
             return None
         body_linear = (*consts_lin, *depends, *xs_lin)
         ct_carry, ct_ys = scan.results(nonzero)
@@ -218,11 +218,11 @@ def _write_first(
     counts: tuple[int, int],
     num_results: int,
 ) -> list[ir.Value]:
-    """The first of the two loops that a scan is split into: its results and the residuals.
+    """Writes the first of the two loops that a scan is split into: its results and the residuals.
 
     Args:
-      counts: how its operands are grouped.
-      num_results: of the loop, without residuals.
+      counts: the numbers of constants and of carried values among its operands.
+      num_results: the number of the loop's results, without residuals.
     """
     num_consts, num_carry = counts
     consts, rest = split(args, num_consts)
@@ -243,7 +243,7 @@ def _write_second(
     carry: Sequence[ir.Value],
     xs: Sequence[ir.Value],
 ) -> list[ir.Value]:
-    """The second of the two loops that a scan is split into."""
+    """Writes the second of the two loops that a scan is split into."""
     invariant, sliced = split(residuals, body.num_invariant)
     new = scan.with_body(body.second, len(invariant) + len(consts), len(carry))
     return new.write(rules, [*invariant, *consts, *carry, *xs, *sliced])
@@ -261,14 +261,14 @@ def _active(rules: Rules, scan: ScanOp, active: Mask, kind: str) -> Mask:
 
 
 def _active_results(rules: Rules, scan: ScanOp, active: Mask, kind: str) -> Mask:
-    """Which results have tangents, from what :func:`_active` says of the body's arguments."""
+    """Which results have tangents, if ``active`` of the body's arguments do (:func:`_active`)."""
     _, ys = scan.results(active_results(rules, scan.body, active, kind))
     _, carry, _ = scan.operands(active)
     return (*carry, *ys)
 
 
 def _used(rules: Rules, scan: ScanOp, body_active: Mask, wanted: Mask) -> tuple[Mask, Mask]:
-    """The active arguments of the body that matter in some iteration, and the results that do."""
+    """The body's active arguments, and its results, whose tangents some iteration uses."""
     active_out = _active_results(rules, scan, body_active, "linearize")
     carry, ys = scan.results(both(active_out, wanted))
 
@@ -283,7 +283,7 @@ def _used(rules: Rules, scan: ScanOp, body_active: Mask, wanted: Mask) -> tuple[
 
 
 def _batched(rules: Rules, scan: ScanOp, dims: Dims, axis: Any) -> tuple[list[int | None], Dims]:
-    """The dimensions along which the operands, and the body's arguments, are to be batched."""
+    """The dimensions along which the operands, and the body's arguments, have to be batched."""
     consts, carry, xs = scan.operands(dims)
     body_xs = [None if d is None else 0 for d in xs]
 
@@ -341,18 +341,18 @@ def jvp_body(
 
 
 class SplitScanBodies(NamedTuple):
-    """The bodies of the two loops that a scan is split into, and what goes between them."""
+    """The bodies of the two loops that a scan is split into, and the residuals between them."""
 
     hoisted: HoistedFunction
-    """What is computed before the loops."""
+    """The computation before the loops."""
     first: str
     """``(*constants, *carry, *slices) -> (*carry, *slices, *residuals of this iteration)``."""
     second: str
     """``(*invariant residuals, *own constants, *carry, *slices, *residuals of this iteration) ->
     (*carry, *slices)``."""
     residuals: tuple[tuple[str, int], ...]
-    """Where each residual comes from, the invariant ones first: an ``operand`` of the first loop,
-    an ``invariant`` that is computed before it, or a ``result`` of it."""
+    """The source of each residual, the invariant ones first: an ``operand`` of the first loop, an
+    ``invariant`` that is computed before it, or a ``result`` of it."""
     num_invariant: int
 
 
@@ -364,13 +364,13 @@ def linearize_body(
     used: Sequence[bool],
     wanted: Sequence[bool],
 ) -> SplitScanBodies:
-    """The bodies of the loop that computes the results, and of the linear one, which takes and
+    """The bodies of the loop that computes the results, and of the linear loop, which takes and
     gives tangents.
 
     Args:
       active: the arguments that have tangents.
-      used: those of them whose tangents the linear loop takes.
-      wanted: the results whose tangents it gives; of the carry, the same as in ``used``.
+      used: the active arguments whose tangents the linear loop takes.
+      wanted: the results whose tangents it gives; for the carry, the same as in ``used``.
     """
     required = [w and i < counts[1] for i, w in enumerate(wanted)]
     halves = linearize(rules, symbol, active, wanted, required, used)
@@ -380,11 +380,11 @@ def linearize_body(
 def partial_eval_body(
     rules: Rules, symbol: str, counts: tuple[int, int], unknown: Sequence[bool]
 ) -> tuple[SplitScanBodies, Mask]:
-    """The bodies of the loop over what is known, and of that over the rest; which results the
-    second one gives.
+    """The bodies of the loops over known and over unknown values, and which results the second one
+    gives.
 
     Args:
-      unknown: which arguments are unknown; of the carry, in any iteration.
+      unknown: which arguments are unknown; a carry counts if it is unknown in any iteration.
     """
     consts, carry, _ = split(unknown, *counts)
     slices = len(rules.program.function(symbol).type.results) - len(carry)
@@ -398,16 +398,16 @@ def partial_eval_body(
 def _two_bodies(
     rules: Rules, first: str, second: str, counts: tuple[int, int], num_results: int
 ) -> SplitScanBodies:
-    """Makes bodies of loops of the halves of a body; they are changed in place.
+    """Makes the halves of a body the bodies of two loops, in place.
 
     Args:
-      counts: how the arguments of the first half are grouped.
-      num_results: of the first half, without residuals.
+      counts: the numbers of constants and of carried values among the first half's arguments.
+      num_results: the number of the first half's results, without residuals.
     """
     num_consts, num_carry = counts
     fwd, lin = rules.program.function(first), rules.program.function(second)
 
-    # What is at hand anyway need not be returned: slices given or returned, and constants.
+    # Not returned as residuals: slices that are taken or returned anyway, and constants.
     arguments = list(fwd.arguments)
     outs = returned(fwd)
     at_hand = {v: ("result", i) for i, v in enumerate(outs) if num_carry <= i < num_results}
@@ -446,16 +446,16 @@ def transpose_body(
     linear: Sequence[bool],
     nonzero: Sequence[bool],
 ) -> tuple[str, Mask]:
-    """The body of the loop backwards: ``(*fixed constants, *sums, *cotangents of the carry,
+    """The body of the backward loop: ``(*fixed constants, *sums, *cotangents of the carry,
     *cotangents of slices, *fixed slices) -> (*sums, *cotangents of the carry, *cotangents of
-    slices)``, where the sums are those of the constants' cotangents.
+    slices)``, where ``sums`` add up the constants' cotangents.
 
     Args:
-      linear: which arguments the body is linear in, the carry among them.
-      nonzero: which results have cotangents; of the carry, in any iteration.
+      linear: which arguments the body is linear in; the carry is among them.
+      nonzero: which results have cotangents; a carry counts if it has one in any iteration.
 
     Returns:
-      Its symbol, and which arguments of the body it gives cotangents of.
+      Its symbol, and the arguments of the body whose cotangents it gives.
     """
     num_consts, num_carry = counts
     consts_lin, _, xs_lin = split(linear, *counts)

@@ -31,7 +31,7 @@ from jaxmlir.transforms.vmap import batched_results, move_all, vmap_of
 
 class While(HigherOrderRule):
     def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask:
-        # The linear function is the loop with tangents, so both kinds have the same ones.
+        # The linear function is the loop with tangents, so its activity is that of a JVP.
         return tuple(_active_carry(rules, WhileOp.of(op), active))
 
     def uses(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Mask:
@@ -104,7 +104,7 @@ def _active_carry(rules: Rules, loop: WhileOp, active: Sequence[bool]) -> list[b
 def _batched_carry(rules: Rules, loop: WhileOp, dims: Dims, axis: Any) -> tuple[Dims, int | None]:
     """The dimensions along which the carry is batched, and the condition.
 
-    A condition that is batched by an outer transformation comes first in the shapes of the carry.
+    If an outer transformation has batched the condition, its dimensions come first in the carry.
     """
     of_cond, of_body, init = loop.operands(dims)
 

@@ -1,9 +1,9 @@
-"""Inverses of calls: the called function is inverted, once for what is known of its values.
+"""Inverses of calls: the called function is inverted, once for each set of known values.
 
-Functions of JAX's own library are known as a whole: ``jax.nn.softplus`` is made of ops that are
-many-to-one, though it is one-to-one.  So a called function that has a known name, and whose ops are
-those that the installed JAX traces for the function of that name, is inverted by a formula.  A
-user's own function of such a name has other ops, and is inverted by these.
+Functions of JAX's own library are recognized as a whole: ``jax.nn.softplus`` is one-to-one, but is
+made of ops that are many-to-one.  So a called function is inverted by a formula if it has a known
+name, and its ops are those that the installed JAX traces for the function of that name.  A user's
+own function of such a name has other ops, and these are inverted.
 """
 
 from __future__ import annotations
@@ -52,13 +52,12 @@ class LibraryFunction:
     module: str
     formulas: Formulas
     inverse: str
-    """What the formulas are, in words."""
+    """The formulas in words."""
     positive: str = ""
-    """The parameter, the second one, for which the function is many-to-one if it is not positive.
-    """
+    """The second parameter, if the function is many-to-one unless that is positive."""
 
     def check(self, site: Site) -> None:
-        """Fails where that is known; what is an argument is the caller's to mind."""
+        """Fails if the parameter is known not to be positive; an argument is not checked."""
         if not self.positive or len(site.operands) < 2:
             return
         static = site.solver.static(site.operands[1])
@@ -74,7 +73,7 @@ def _unary(solve: Callable[..., Any], log_slope: Callable[..., Any]) -> Formulas
 _LOGADDEXP = Formula(log_difference, lambda x, z, b: x - z)
 
 
-# A parameter of a call is an operand, or, left at its default, a constant in the called function.
+# A parameter of a call is an operand; at its default it is a constant in the called function.
 
 
 def _unleaky(y: Any, slope: Any = None, *, negative_slope: Any) -> Any:
@@ -95,7 +94,7 @@ def _elu_log_slope(x: Any, y: Any, scale: Any = None, *, alpha: Any) -> Any:
 
 
 def _soft_sign_log_slope(x: Any, y: Any) -> Any:
-    # Of complex numbers it is not holomorphic: (1 + |x|)**-2 along x, (1 + |x|)**-1 across.
+    # It is not holomorphic: the slope is (1 + |x|)**-2 along x, and (1 + |x|)**-1 across.
     power = -1.5 if jnp.iscomplexobj(x) else -2
     return power * lax.log1p(lax.abs(x))
 
@@ -132,7 +131,7 @@ LIBRARY: dict[str, LibraryFunction] = {
         "jax.nn", _unary(lambda y: y / (1 - lax.abs(y)), _soft_sign_log_slope), "y / (1 - abs(y))"
     ),
 }
-"""By name."""
+"""The known library functions, by name."""
 
 
 def learn_known(site: Site, symbol: str) -> bool:
@@ -156,7 +155,7 @@ def _function(name: str) -> Callable[..., Any] | None:
 
 
 def _defaults(name: str) -> dict[str, Any]:
-    """The parameters of a library function that may be left out."""
+    """The defaults of a library function's parameters."""
     parameters = inspect.signature(_function(name)).parameters.values()
     return {p.name: p.default for p in parameters}
 
@@ -167,7 +166,7 @@ def _traced(name: str, avals: tuple[Any, ...], _: object) -> Any | None:
     function = _function(name)
     if function is None or not all(isinstance(a, core.ShapedArray) for a in avals):
         return None
-    # It is found by its name, as a call.
+    # Without disable_jit the function is a call, which is found by its name.
     with widths_of(avals), jax.disable_jit(False):
         args = [jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
         try:
@@ -184,7 +183,7 @@ _DERIVATIVES = custom_rule_ops.TRACED | {custom_rule_ops.MARK}
 
 
 class CallInverse(InverseRule):
-    """The call of the called function's inverse."""
+    """The rule of calls: a call of the called function's inverse."""
 
     late: ClassVar[bool] = True
 
@@ -217,7 +216,7 @@ class CallInverse(InverseRule):
 
 
 def distribute(site: Site, inverted: InverseFunction, outs: list[ir.Value]) -> None:
-    """Says what the results of an inverted function's call are."""
+    """Reports the results of a call of an inverted function."""
     targets = [site.operands[i] for i in inverted.arguments]
     targets += [site.results[i] for i in inverted.results]
     site.answer(targets, outs[: len(targets)], outs[-1] if inverted.log_det else None)
@@ -230,11 +229,11 @@ def callee(site: Site) -> str:
 
 
 def can_expand(site: Site, with_rules: bool = False) -> bool:
-    """Whether an op that has not given all may be replaced: a call by what it calls, an update by
-    its steps.
+    """Whether an op whose operands are not all known may be replaced: a call by the ops of the
+    callee, an update by its steps.
 
     Args:
-      with_rules: the call of a function that has a rule as a whole, too.
+      with_rules: also replace the call of a library function, which has a rule as a whole.
     """
     if all(site.known(site.operands)):
         return False
@@ -248,7 +247,7 @@ def can_expand(site: Site, with_rules: bool = False) -> bool:
 
 
 def expand(site: Site, args: list[ir.Value]) -> list[ir.Value]:
-    """Writes what an op that :func:`can_expand` is replaced by."""
+    """Writes the ops that replace an op that :func:`can_expand`."""
     if isinstance(site.rule, Update):
         steps = site.rule.steps(site)
         assert steps is not None
@@ -257,7 +256,7 @@ def expand(site: Site, args: list[ir.Value]) -> list[ir.Value]:
 
 
 class CustomInverse(CallInverse):
-    """The call of the inverse that the user gave for the unknown operands, if there is one."""
+    """The rule of custom inverses: a call of the one given for the unknown operands, if any."""
 
     def learn(self, site: Site) -> None:
         unknown = tuple(i for i, k in enumerate(site.given(site.operands)) if not k)
@@ -286,7 +285,7 @@ class CustomInverse(CallInverse):
 
 @rule("custom_linear_solve")
 class LinearSolve(InverseRule):
-    """The right-hand side is the linear function of the solution: what is solved, undone."""
+    """Undoes a solve: the right-hand side is the linear function, applied to the solution."""
 
     late: ClassVar[bool] = True
 
@@ -310,7 +309,7 @@ class LinearSolve(InverseRule):
             site.tell(target, out)
 
     def _add_log_det(self, site: Site, matvec: str, args: list[ir.Value]) -> None:
-        """The right-hand side as a function of the solution has the matrix's determinant."""
+        """Adds the log-determinant of the right-hand side as a function of the solution."""
         function = core.jaxpr_as_fun(site.solver.rules.exporter.jaxpr(matvec))
         n = len(site.results)
 

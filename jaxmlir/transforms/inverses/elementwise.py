@@ -1,8 +1,8 @@
 """Inverses of elementwise arithmetic and elementary functions.
 
-Where an op is many-to-one, its inverse is the principal branch, and its record says of which
-operands that is true.  The log-slopes given are those whose derivative rule overflows or cancels,
-or that say more in fewer ops; the others come of the op's own JVP rule.
+Where an op is many-to-one, its inverse is the principal branch, and the op's record says for which
+operands that is right.  A log-slope is given where the one of the derivative rule overflows,
+cancels or takes more ops; the others come from the op's own JVP rule.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _log_abs(x: Any) -> Any:
 
 
 def _floating(unknown: tuple[int, ...], *avals: Any, **_: Any) -> None:
-    """The operand is not an integer."""
+    """Fails if an unknown operand is an integer."""
     for i in unknown:
         if not jnp.issubdtype(avals[i].dtype, jnp.inexact):
             raise NotInvertible(f"of integers ({avals[i].str_short()}) it is not one-to-one")
@@ -53,7 +53,7 @@ _FACTOR = Formula(quotient, lambda x, z, y: _log_abs(y))
 
 
 class Product(Formulas):
-    """A product with a constant is known where that is zero, and lost there."""
+    """A product: where a constant factor is zero, the result is known, the other factor lost."""
 
     def forward(self, site: Site) -> None:
         super().forward(site)
@@ -178,7 +178,7 @@ unary("erf", lax.erf_inv, lambda x, y: _ERF - x * x)
 
 
 def _erfc_inv(y: Any) -> Any:
-    # 1 - y is 1 of small y, where x is large.
+    # 1 - y rounds to 1 for small y, where x is large.
     return ndtri(wide(y)[0] / 2) / -math.sqrt(2)
 
 
@@ -194,7 +194,7 @@ unary("conj", lambda y, *, input_dtype=None: lax.conj(y), None)
 
 
 def _lossless(unknown: tuple[int, ...], aval: Any, *, new_dtype: Any) -> None:
-    """Every value of the old dtype is one of the new dtype."""
+    """Fails unless the new dtype holds every value of the old one."""
     if not holds(jnp.dtype(new_dtype), jnp.dtype(aval.dtype)):
         raise NotInvertible(f"{new_dtype} does not hold every value of {aval.dtype}")
 

@@ -1,9 +1,9 @@
-"""Inverses that users give: of functions (:func:`custom_inverse`), of primitives
+"""Inverses given by users: of functions (:func:`custom_inverse`), of primitives
 (:func:`register_inverse`).
 
 A function with its own inverse is staged out as one equation, ``custom_inverse_call``, which holds
-the function and the inverses as jaxprs.  So they are saved with a program, and survive ``vmap``,
-``jit`` and loops.  To differentiation, and when it runs, it is the function and nothing else.
+the function and the inverses as jaxprs.  So the inverses are saved with a program, and survive
+``vmap``, ``jit`` and loops.  For differentiation and execution, the equation is just the function.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class custom_inverse:
 
         scaled.definverse(lambda y, scale: y * jnp.exp(-scale), lambda x, y, scale: x.size * scale)
 
-    Without ``definverse`` it is inverted by its ops, as any other function.
+    Without ``definverse`` it is inverted by its ops, like any other function.
     """
 
     def __init__(self, function: Callable[..., Any]):
@@ -57,16 +57,16 @@ class custom_inverse:
         Args:
           inverse: ``(result, *other arguments) -> argument``.
           log_det: ``(argument, result, *other arguments)`` -> log|det| of the derivative of the
-            result by the argument, a scalar.  By default it is that of the dense Jacobian, where
+            result by the argument, a scalar.  By default it is computed from the dense Jacobian, if
             that is square.
-          argnum: the argument; the rule may be given for several.
+          argnum: the number of the argument; inverses may be given for several.
 
         Returns:
           ``inverse``, so that this can be used as a decorator.
 
         Raises:
-          ArgumentError: ``argnum`` is no number of an argument, counted from 0, or a rule no
-            function.
+          ArgumentError: ``argnum`` is not the number of an argument, counted from 0, or a rule is
+            not a function.
         """
         if not isinstance(argnum, SupportsIndex) or argnum < 0:
             raise ArgumentError(f"argnum: expected the number of an argument, got {argnum!r}")
@@ -80,8 +80,8 @@ class custom_inverse:
         """The function's result; where JAX is tracing, an op that keeps the inverses.
 
         Raises:
-          ArgumentError: an inverse gives something else than the argument, or a log-determinant
-            something else than a real scalar.
+          ArgumentError: an inverse returns another type than the argument's, or a log-determinant
+            is not a real scalar.
         """
         if kwargs:
             args = self._by_position(args, kwargs)
@@ -171,9 +171,9 @@ def _trace(function: Callable[..., Any], args: Any) -> tuple[Any, Any]:
 
 
 class _ClosedOverValues:
-    """The values of transformations around a call that its functions close over.
+    """The tracers of transformations around a call that its functions close over.
 
-    They become operands of the op, after all others, so that JAX knows that it depends on them.
+    They become operands of the op, after all others, so that JAX knows that the op depends on them.
     """
 
     def __init__(self) -> None:
@@ -187,7 +187,7 @@ class _ClosedOverValues:
         return next((i for i, other in enumerate(self.values) if other is value), None)
 
     def as_arguments(self, closed: Any) -> Any:
-        """The closed jaxpr with all of them as its last arguments."""
+        """The closed jaxpr with all these values as its last arguments."""
         if not self.values:
             return closed
         jaxpr, consts = open_jaxpr(closed)
@@ -209,9 +209,9 @@ def _out_avals(closed: Any) -> list[Any]:
 
 
 def _dense_log_det(function: Callable[..., Any], argnum: int) -> Callable[..., Any]:
-    """log|det| of the Jacobian in one argument, by forward mode; nothing where it is not square.
+    """log|det| of the Jacobian in one argument, by forward mode; empty if it is not square.
 
-    Complex numbers count as pairs of real ones, integers not at all.
+    Complex numbers count as pairs of real ones, integers do not count.
     """
 
     def log_det(argument: Any, result: Any, *others: Any) -> Any:
@@ -229,7 +229,7 @@ def _dense_log_det(function: Callable[..., Any], argnum: int) -> Callable[..., A
 
 
 def _real_numbers(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """The real numbers that a pytree holds, and the function that puts others in their place."""
+    """The real numbers that a pytree holds, and the function that replaces them by others."""
     leaves, structure = jax.tree.flatten(tree)
     leaves = [jnp.asarray(leaf) for leaf in leaves]
     places = [i for i, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
@@ -271,7 +271,7 @@ mlir.register_lowering(custom_inverse_call_p, mlir.lower_fun(_run, multiple_resu
 
 
 def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
-    """Differentiation sees the function's own ops."""
+    """Differentiates the function's own ops."""
     tangents = [ad.instantiate_zeros(t) if type(t) is ad.Zero else t for t in tangents]
     return jax.jvp(functools.partial(_run, **params), list(primals), tangents)
 
@@ -280,7 +280,7 @@ ad.primitive_jvps[custom_inverse_call_p] = _jvp
 
 
 def _transpose(cts: Any, *args: Any, **params: Any) -> list[Any]:
-    """So does the transposition of a function that is linear."""
+    """Transposes the function's own ops, if it is linear."""
     linear = [ad.is_undefined_primal(x) for x in args]
 
     def of_linear(*xs: Any) -> list[Any]:
@@ -349,13 +349,15 @@ def register_inverse(
       primitive: a JAX primitive, such as a user's own.
       solve: ``(*results, *other operands, **params) -> operand``.
       log_det: ``(operand, *results, *other operands, **params)`` -> log|det| of the derivative of
-        the results by the operand, a scalar; of an elementwise primitive log|slope| of each
-        element.  By default it comes of the primitive's JVP rule; ``None`` says that it is zero.
-      operand: which operand; the rule may be given for several.
-      elementwise: whether operands and results have one shape and each element is on its own.
+        the results by the operand, a scalar; for an elementwise primitive log|slope| of each
+        element.  By default it comes from the primitive's JVP rule; ``None`` says that it is zero.
+      operand: the number of the operand; inverses may be given for several.
+      elementwise: whether operands and results have one shape, and elements do not affect each
+        other.
 
     Raises:
-      ArgumentError: that is no primitive, a rule no function, or ``operand`` no number of one.
+      ArgumentError: this is not a primitive, a rule not a function, or ``operand`` not a number of
+        one.
     """
     if not isinstance(primitive, core.Primitive):
         raise ArgumentError(f"register_inverse: expected a jax Primitive, got {primitive!r}")

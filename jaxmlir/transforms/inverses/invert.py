@@ -1,4 +1,4 @@
-"""Writing the function that solves another for its unknown arguments."""
+"""Writes the function that solves another for its unknown arguments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from jaxmlir.transforms.templates import Rules
 def invert(
     rules: Rules, symbol: str, known: InversionProblem, required: Sequence[int] = ()
 ) -> InverseFunction:
-    """Writes ``@symbol.inverse``, which finds as much as follows from what is known.
+    """Writes ``@symbol.inverse``, which finds all that follows from what is known.
 
     Args:
       required: unknown arguments that have to be found.
@@ -45,8 +45,9 @@ def forward(
     """Writes the function with log|det d results / d unknown arguments| as its last result, or as
     its only one; arguments are as for :func:`invert`.
 
-    The function is solved for its arguments, which says by which ops they are determined.  What is
-    found is not computed, but is what the function has on its way to the results.
+    The function is solved for its arguments, to see by which ops they are determined.  The values
+    found are not computed again: they are values that the function computes on its way to the
+    results.
     """
     suffix = "log_det" if only_log_det else "forward_and_log_det"
     with _solved(rules, symbol, known, required, suffix) as attempt:
@@ -61,10 +62,10 @@ def _solved(
     required: Sequence[int],
     suffix: str = "inverse",
 ) -> Iterator[_Attempt]:
-    """The function that solves another, or ``suffix`` beside its computation, to be finished."""
+    """Solves a function; the caller finishes the attempt, as its inverse or as ``suffix`` says."""
     function = rules.program.function(symbol)
     expanded: list[func.FuncOp] = []
-    # One name for all attempts: only the last is kept.
+    # All attempts have the same name: only the last one is kept.
     name = rules.importer.unique_symbol(f"{symbol}.{suffix}")
     computed = suffix != "inverse"
     try:
@@ -78,7 +79,7 @@ def _solved(
             if not opaque:
                 break
             attempt.erase()
-            # What is known in part only does not pass through such an op: look inside.
+            # Values that are known in part do not pass through such an op: expand it.
             function = _expand(rules, function, opaque)
             expanded.append(function)
         for i in required:
@@ -120,7 +121,7 @@ class _Attempt:
             if computed:
                 _copy_ops(function, values, {})
                 self.solver.computed = values
-            # Arguments first: a result that is one says nothing about it.
+            # Arguments come first: a result that is an argument says nothing new about it.
             for value in reversed(inputs):
                 self.solver.tell(value, values[value])
             self.solver.tell_empty()
@@ -134,13 +135,13 @@ class _Attempt:
         return all(value is not None for value in self.found.values())
 
     def opaque(self, with_rules: bool = False) -> list[Site]:
-        """The ops that may be looked into where an argument is still to be found."""
+        """The ops that may be expanded while an argument is still to be found."""
         if self.is_solved():
             return []
         return [site for site in self.solver.sites if calls.can_expand(site, with_rules)]
 
     def iterate(self) -> None:
-        """Solves numerically what does not follow, one equation after the other."""
+        """Solves numerically what does not follow otherwise, one equation after the other."""
         if self.is_solved() or not self.solver.newton:
             return
         with self.new.body(), self.function.location:
@@ -155,7 +156,7 @@ class _Attempt:
         self.new.op.operation.erase()
 
     def finish(self) -> InverseFunction:
-        """Returns what was found, and removes what was computed in vain."""
+        """Returns what was found, and removes computations that are not needed."""
         arguments = tuple(i for i in self.unknown if self.found[i] is not None)
         outs = [self.found[i] for i in arguments]
         results = []
@@ -176,7 +177,7 @@ class _Attempt:
         return InverseFunction(symbol, arguments, tuple(results), bool(terms or costs))
 
     def finish_forward(self, only_log_det: bool) -> str:
-        """Returns the results, unless only the log-determinant is wanted, and that."""
+        """Returns the log-determinant, after the results unless it alone is wanted."""
         solver = self.solver
         with self.new.body(), self.function.location:
             for site in solver.sites:
@@ -188,7 +189,7 @@ class _Attempt:
             elif self.function.name.value == self.symbol:
                 outs = [solver.computed[v] for v in self.returned]
             else:
-                # Calls that were looked into have derivative rules of their own.
+                # The expanded calls have derivative rules of their own, which the original keeps.
                 outs = take_in(self.rules.program.function(self.symbol), self.new.args)
             terms, costs = solver.terms, solver.costs
             if terms or costs:
@@ -200,7 +201,7 @@ class _Attempt:
         return symbol
 
     def _log_det_of(self, site: Site) -> ir.Value:
-        """What an op whose functions were inverted adds, computed from their arguments."""
+        """The log-determinant of an op whose functions were inverted, from their arguments."""
         solver, rules = self.solver, self.rules
         known = InversionProblem(*site.inverted, solver.log_det, solver.newton)
 
@@ -214,7 +215,7 @@ class _Attempt:
             return call(rules, symbol, [solver.computed[v] for v in site.operands])[0]
 
     def explain(self, missing: int) -> TransformError:
-        """Why an argument was not found."""
+        """The error that says why an argument was not found."""
         stuck = [site for site in self.solver.sites if self._is_stuck(site)]
         reached = _users(self.solver, self.arguments[missing])
         reached &= _makers(self.solver, self.returned)
@@ -230,7 +231,7 @@ class _Attempt:
         return locations.error_at(TransformError, self.function.location, message)
 
     def _is_stuck(self, site: Site) -> bool:
-        """Whether an op has something to give back that it does not."""
+        """Whether something is known of an op's results that it does not give back."""
         if all(site.known(site.operands)):
             return False
         facts = [self.solver.of(v) for v in site.results]
@@ -239,7 +240,7 @@ class _Attempt:
         )
 
     def _moves(self, site: Site) -> bool:
-        """Whether the op gave back all that it had."""
+        """Whether the op moves elements, and gave back all that is known of them."""
         return isinstance(site.rule, Movement) and site.failure is None and bool(site.done)
 
 
@@ -266,7 +267,7 @@ def _makers(solver: Solver, values: Sequence[ir.Value]) -> set[Site]:
 
 
 def _difference(terms: Sequence[ir.Value], costs: Sequence[ir.Value]) -> ir.Value:
-    """The sum of some scalars, less that of others."""
+    """The sum of some scalars, minus the sum of others."""
 
     def total(values: Sequence[ir.Value]) -> ir.Value:
         return functools.reduce(lambda a, b: build("add", [a, b], a.type), values)
@@ -280,7 +281,7 @@ def _difference(terms: Sequence[ir.Value], costs: Sequence[ir.Value]) -> ir.Valu
 
 
 def _expand(rules: Rules, function: func.FuncOp, sites: Sequence[Site]) -> func.FuncOp:
-    """The function with some of its ops replaced by what they do."""
+    """The function with some of its ops expanded."""
     name = f"{function.name.value}.expanded"
     new = NewFunction(rules, name, list(function.type.inputs), function)
     values = dict(zip(function.arguments, new.args, strict=True))
@@ -294,8 +295,8 @@ def _expand(rules: Rules, function: func.FuncOp, sites: Sequence[Site]) -> func.
 def _copy_ops(
     function: func.FuncOp, values: dict[ir.Value, ir.Value], expanded: Mapping[Any, Site]
 ) -> None:
-    """Writes the ops of a function again; ``values`` has what stands for its arguments, and then
-    for all values.  Those of ``expanded`` are replaced by what they do."""
+    """Copies the ops of a function; ``values`` maps its arguments to their new values, and then all
+    values.  The ops in ``expanded`` are expanded."""
     for op, op_name, operands in ops_of(function):
         args = [values[v] for v in operands]
         if op in expanded:

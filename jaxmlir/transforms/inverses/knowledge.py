@@ -1,9 +1,9 @@
 """What is known of one value of the function that is being inverted.
 
 Knowledge comes in *pieces*: some elements, addressed by their flat indices, as a value of the new
-function.  A slice of an unknown array whose result is known makes a piece of that array; when the
-pieces cover it, it is known.  Index arrays exist while the pass runs only, and only where something
-is known in part.
+function.  A known slice of an unknown array is a piece of that array; when the pieces cover the
+array, it is known.  Index arrays exist only while the pass runs, and only where something is known
+in part.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class KnownElements:
 
 @dataclass(frozen=True)
 class ValuePart:
-    """What is known of every element in one of several ways, which together make it known.
+    """One of several facts that together make every element known.
 
-    The elements that a predicate known at run time selects (``of`` is the predicate), or the real
-    parts (``of`` is None).
+    It is about the elements that a run-time predicate selects (``of`` is the predicate), or about
+    the real parts (``of`` is None).
     """
 
     of: Any
@@ -59,7 +59,7 @@ class Knowledge:
         return math.prod(self.shape)
 
     def known(self) -> np.ndarray:
-        """Which elements are known, flat."""
+        """Which elements are known, as a flat mask."""
         if self.whole is not None:
             return np.ones(self.size, bool)
         if self._known is None:
@@ -76,7 +76,7 @@ class Knowledge:
         return np.arange(self.size).reshape(self.shape)
 
     def add(self, piece: KnownElements) -> bool:
-        """Takes a piece; false if it says nothing new."""
+        """Adds a piece; false if it holds nothing new."""
         mask = self.known()
         if mask[piece.where].all():
             return False
@@ -87,8 +87,8 @@ class Knowledge:
     def holders(
         self, where: np.ndarray
     ) -> list[tuple[KnownElements, np.ndarray, np.ndarray]] | None:
-        """Pieces that hold the elements ``where``, with positions: flat in ``where``, and flat in
-        the piece; ``None`` where an element is unknown."""
+        """Pieces that hold the elements ``where``, each with flat positions in ``where`` and in the
+        piece; ``None`` if an element is unknown."""
         flat = where.ravel()
         if not self.known()[flat].all():
             return None
@@ -121,7 +121,7 @@ class StridedBox:
 
 
 def box_of(positions: np.ndarray, shape: tuple[int, ...]) -> StridedBox | None:
-    """The box whose elements, in order, stand at flat ``positions`` of an array; or None."""
+    """The box whose elements, in order, are at flat ``positions`` of an array; or None."""
     flat = positions.ravel()
     if not flat.size or not shape:
         return StridedBox((), (), ()) if flat.size == 1 and not shape else None
@@ -143,7 +143,7 @@ def box_of(positions: np.ndarray, shape: tuple[int, ...]) -> StridedBox | None:
 
 
 def box_shape(where: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the elements at sorted indices: of their box, else of a list."""
+    """The shape of the elements at sorted indices: of their box, if they are one, else flat."""
     box = box_of(where, shape)
     return (where.size,) if box is None or not shape else box.shape
 
@@ -167,7 +167,7 @@ def joined_along(boxes: list[StridedBox], shape: tuple[int, ...]) -> tuple[int, 
 
 
 Emit = Callable[[Any, Callable[..., Any], Sequence[ir.Value]], list[ir.Value]]
-"""``(key, function, values)``: the ops of a JAX function, kept under a key that tells it apart."""
+"""``(key, function, values)``: writes the ops of a JAX function, which the key identifies."""
 
 
 def take(emit: Emit, value: ir.Value, shape: tuple[int, ...], positions: np.ndarray) -> ir.Value:
@@ -181,7 +181,7 @@ def take(emit: Emit, value: ir.Value, shape: tuple[int, ...], positions: np.ndar
         return emit(
             ("slice", box, out_shape), lambda x: [_slice(x, box).reshape(out_shape)], [value]
         )[0]
-    # A box whose dimensions, or the order along them, are others.
+    # A box with one dimension reversed, or with two dimensions exchanged.
     for axes, reversed_ in _rearrangements(len(out_shape), len(shape)):
         back = np.flip(positions, reversed_).transpose(np.argsort(axes))
         box = box_of(back, shape)
@@ -225,7 +225,7 @@ def reshape(emit: Emit, value: ir.Value, shape: Any, wanted: Any) -> ir.Value:
 
 
 def join(emit: Emit, knowledge: Knowledge, where: np.ndarray) -> ir.Value | None:
-    """The elements ``where`` out of the pieces that hold them; ``None`` where one is unknown."""
+    """The elements ``where``, from the pieces that hold them; ``None`` if one is unknown."""
     if knowledge.whole is not None:
         return take(emit, knowledge.whole, knowledge.shape, where)
     held = knowledge.holders(where)
@@ -251,7 +251,7 @@ def join(emit: Emit, knowledge: Knowledge, where: np.ndarray) -> ir.Value | None
 
         return emit(("joined", dimension, tuple(order), tuple(boxes)), joined, values)[0]
 
-    # Interleaved pieces: one after the other, in the order of the indices.
+    # Interleaved pieces: concatenated, then put in the order of the indices.
     order = np.argsort(np.concatenate(places))
 
     def interleaved(*xs: Any) -> Any:

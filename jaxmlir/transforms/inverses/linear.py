@@ -36,8 +36,7 @@ def _roles(dimension_numbers: Any, side: int, ndim: int) -> tuple[Any, Any, list
 
 
 def _square(known: Any, side: int, dimension_numbers: Any) -> tuple[Any, Any, Any]:
-    """A known operand as a stack of matrices [batch, free, contracted], and the two shapes that
-    were flattened."""
+    """A known operand as matrices [batch, free, contracted], and the two flattened shapes."""
     batch, contracted, free = _roles(dimension_numbers, side, known.ndim)
     order = (*batch, *free, *contracted)
     shapes = [tuple(known.shape[d] for d in dims) for dims in (batch, free, contracted)]
@@ -60,7 +59,7 @@ def _dot_unknown(unknown: int) -> Formula:
             columns = y.reshape(*batch, math.prod(rest), math.prod(free)).swapaxes(-1, -2)
         x = jnp.linalg.solve(*wide(matrix, columns))
         x = x.reshape(*batch, *contracted, *rest)
-        # Now in the order [batch, contracted, free]: back to the operand's own.
+        # Now in the order [batch, contracted, free]: restore the operand's order.
         ndim = x.ndim
         dims = _roles(dimension_numbers, unknown, ndim)
         return x.transpose(np.argsort([d for group in dims for d in group]))
@@ -136,7 +135,7 @@ def _unconvolve(y: Any, kernel: Any, *, dimension_numbers: Any, **_: Any) -> Any
     matrix = _kernel_matrix(kernel, dimension_numbers)
     flat = features_last.reshape(-1, matrix.shape[0]).T
     x = jnp.linalg.solve(*wide(matrix, flat)).T.reshape(features_last.shape)
-    # The order of y, then that of x.
+    # First the dimension order of y, then that of x.
     image = jnp.moveaxis(x, -1, dimension_numbers.out_spec[1])
     canonical = image.transpose(dimension_numbers.out_spec)
     return canonical.transpose(np.argsort(dimension_numbers.lhs_spec))
@@ -163,7 +162,7 @@ whole(
 def _triangle(
     a: Any, *, lower: bool, transpose_a: bool, conjugate_a: bool, unit_diagonal: bool, **_: Any
 ) -> Any:
-    """The matrix that a triangular solve solves with."""
+    """The matrix of a triangular solve."""
     a = jnp.tril(a) if lower else jnp.triu(a)
     if unit_diagonal:
         eye = jnp.eye(a.shape[-1], dtype=bool)
@@ -235,7 +234,7 @@ whole(
 
 
 def _before(y: Any, start: Any, axis: int, reverse: bool) -> Any:
-    """y moved on by one element along the axis."""
+    """y shifted by one element along the axis, with ``start`` in the first place."""
     if not y.shape[axis]:
         return y
     edge = jnp.full_like(lax.slice_in_dim(y, 0, 1, axis=axis), start)
@@ -281,8 +280,8 @@ class Update(Formulas):
     op: Callable[..., Any] = lax.add
 
     def steps(self, site: Site) -> Callable[..., list[Any]] | None:
-        """The op as a gather, ``op`` and a scatter, through which elements pass one by one; where
-        the indices are constants, no two alike."""
+        """The op as a gather, ``op`` and a scatter, through which single elements pass; ``None``
+        unless the indices are constants and all different."""
         operand, indices, updates = site.operands
         if not all(site.solver.of(v).static for v in site.operands):
             return None
@@ -315,7 +314,7 @@ def _scattered(updates_of: Any) -> Any:
 
 
 def _factors(x: Any, indices: Any, updates: Any, *, dimension_numbers: Any, mode: Any) -> Any:
-    """What each element is multiplied by."""
+    """The factor of each element."""
     return lax.scatter_mul(jnp.ones_like(x), indices, updates, dimension_numbers, mode=mode)
 
 

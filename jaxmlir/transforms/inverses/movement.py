@@ -1,8 +1,8 @@
 """Inverses of ops that move elements: each result element is one operand element.
 
-Where the result is known entirely and nothing is lost, the inverse is an op of the same kind.  Else
-the elements that come back are a piece of the operand.  Which element goes where is found by
-moving the indices themselves, in numpy.
+If the result is known entirely and nothing is lost, the inverse is an op of the same kind.
+Otherwise the elements that come back are a piece of the operand.  To find which element goes where,
+the rule moves the indices themselves, in numpy.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Movement(InverseRule):
     """The operands whose elements are moved; the others say how, and have to be constants."""
 
     def learn(self, site: Site) -> None:
-        """Elements of the results are elements of the operands."""
+        """Gives known elements of the results back to the operands."""
         if self._undone(site):
             return
         results_known = all(site.known(site.results))
@@ -63,7 +63,7 @@ class Movement(InverseRule):
         return {name: site.params[name] for name in self.move.attributes}
 
     def _undone(self, site: Site) -> bool:
-        """Whether the op as a whole was undone."""
+        """Undoes the op as a whole, if possible; whether it was."""
         if self.undo is None:
             return False
         result, target = site.whole(site.results[0]), site.operands[0]
@@ -82,7 +82,7 @@ class Movement(InverseRule):
         return True
 
     def _hand_back(self, site: Site, value: ir.Value, owner: np.ndarray, index: np.ndarray) -> None:
-        """Says what elements of the operands the elements of one value are."""
+        """Tells which elements of the operands the elements of one value are."""
         for i, operand in enumerate(site.operands):
             knowledge = site.solver.of(operand)
             if knowledge.whole is not None or not (owner == i).any():
@@ -92,14 +92,14 @@ class Movement(InverseRule):
             if where.size == owner.size:
                 site.tell(operand, value, index)
                 continue
-            # In the shape of the part of the operand that they are, where it is a box.
+            # If they are a box of the operand, they get the box's shape.
             positions = positions[first]
             shape = box_shape(where, knowledge.shape)
             part = take(site.emit, value, owner.shape, positions.reshape(shape))
             site.tell(operand, part, where.reshape(shape))
 
     def forward(self, site: Site) -> None:
-        """Elements of the operands that are known make elements of the results."""
+        """Passes known elements of the operands on to the results."""
         solver = site.solver
         if not any(solver.of(v).known().any() for v in site.operands if solver.of(v).static):
             return
@@ -128,10 +128,10 @@ class Movement(InverseRule):
                     site.tell(result, _required(value), where.reshape(shape))
 
     def _origins(self, site: Site) -> list[tuple[np.ndarray, np.ndarray]] | None:
-        """For each result: each element's operand, and its flat index there."""
+        """For each result, the operand of each element, and the element's flat index there."""
         if "origins" not in site.memory:
             origins = site.memory["origins"] = self._moved(site)
-            # Of ops that read one array only: others take in most of each of theirs.
+            # Only for ops that read one array: others read most of each array.
             if origins and operands_in(self.moved, len(site.operands)) == (0,):
                 indices = np.concatenate([index.ravel() for _, index in origins])
                 if indices.size and all((owner == 0).all() for owner, _ in origins):
@@ -215,7 +215,7 @@ for _name in ("slice", "pad", "split", "unstack", "concatenate", "stack"):
 
 
 def _on_indices(primitive: Any) -> Callable[..., np.ndarray]:
-    """The op itself, on integers, as it is done once while the program is inverted."""
+    """The op itself, on integers, run once while the program is inverted."""
 
     def move(*args: np.ndarray, **params: Any) -> np.ndarray:
         with jax.ensure_compile_time_eval():
@@ -257,7 +257,7 @@ RULES["scatter"] = Scatter(Move(_scatter, ("dimension_numbers", "mode")), moved=
 
 
 class Gather(Movement):
-    """At indices that are known when the program runs only, all elements in some order."""
+    """A gather; at indices known only at run time, it must take all elements in some order."""
 
     def learn(self, site: Site) -> None:
         super().learn(site)
@@ -293,7 +293,7 @@ RULES["gather"] = Gather(Move(_gather, ("dimension_numbers", "slice_sizes", "mod
 
 
 class Select(Movement):
-    """By a predicate known when the program runs only, each case is known where it is selected."""
+    """A selection; a predicate known only at run time makes parts of the cases known."""
 
     def learn(self, site: Site) -> None:
         result = site.whole(site.results[0])
@@ -308,7 +308,7 @@ class Select(Movement):
 
 
 def _select(which: np.ndarray, *cases: np.ndarray) -> list[np.ndarray]:
-    # As JAX's lowering does: what is out of range is the first or the last.
+    # As in JAX's lowering, a number out of range selects the first or the last case.
     which = np.broadcast_to(which, cases[0].shape).astype(int).clip(0, len(cases) - 1)
     # Not `np.choose`, which takes no more than 64.
     return [np.take_along_axis(np.stack(cases), which[None], 0)[0]]
@@ -320,7 +320,7 @@ RULES["select_n"] = Select(Move(_select), moved=(1, ...))
 
 
 class PassThrough(Movement):
-    """Results are operands: known as a whole, they are so in any shape."""
+    """Results are operands: a value known as a whole passes in any shape."""
 
     def learn(self, site: Site) -> None:
         if self._pass_on(site, site.results, self._passed(site)):
@@ -336,10 +336,10 @@ class PassThrough(Movement):
 
     @staticmethod
     def _pass_on(site: Site, sources: Sequence[ir.Value], targets: Sequence[ir.Value]) -> bool:
-        """Says what some values are; whether there is one that is not known yet."""
+        """Passes values on from sources to targets; whether a target is not known yet."""
         for source, target in zip(sources, targets, strict=True):
             value = site.whole(source)
-            # Of another type where it says in which memory the value is.
+            # The types differ where one says in which memory the value is.
             if value is not None and value.type == target.type:
                 site.solver.tell(target, value)
         return not all(site.known(targets))

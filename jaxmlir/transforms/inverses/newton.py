@@ -1,13 +1,13 @@
-"""Solving an equation of one unknown that occurs more than once, where the program runs.
+"""Solves an equation of one unknown that occurs more than once, when the program runs.
 
-``y = x + tanh(x)`` is strictly monotone in ``x``, but no op of it gives ``x``.  The elementwise ops
-between an unknown value and a known one make an equation for each element, which a loop solves:
-each step halves a bracket of the root, and takes a Newton step from its better end.  Brackets are
-halved in the order of the floating-point numbers, not by their size: so as many steps as a number
-has bits reach any root exactly, whatever its magnitude, and where the function is smooth a few
-steps do.
+``y = x + tanh(x)`` is strictly monotone in ``x``, but none of its ops gives ``x``.  The elementwise
+ops between an unknown value and a known one make an equation for each element, which a loop solves.
+Each step takes a Newton step from the last point, and halves a bracket of the root, in which the
+next point must be.  Brackets are halved in the order of the floating-point numbers, not by their
+size.  So any root is reached exactly in as many steps as a number has bits, whatever its magnitude;
+if the function is smooth, a few steps suffice.
 
-The derivative is that of the implicit function, by ``lax.custom_root``, of any order.
+The derivative, of any order, is that of the implicit function, by ``lax.custom_root``.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from jaxmlir.transforms.inverses.rule import typed
 from jaxmlir.transforms.inverses.solver import Site, Solver
 
 SINGLE = with_trait(Trait.TRANSCENDENTAL) | {"jaxpr.polynomial"}
-"""The ops that alone make an equation: they may be monotone though they have no rule."""
+"""The ops that make an equation even alone: they may be monotone though they have no rule."""
 
 _EXPONENTS = (0, 1, 2, 4, 8, 16, 32, 64)
-"""Where brackets are sought: at plus and minus 2 to these powers and their negatives, at zero, at
-the largest numbers and at infinity."""
+"""The points where brackets are sought: plus and minus 2 to these powers and their negatives, zero,
+the largest numbers and infinity."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ElementwiseEquation:
     unknown: ir.Value
     known: ir.Value
     sites: tuple[Site, ...]
-    """In the order of the function."""
+    """The ops in between, in the order of the function."""
     others: tuple[ir.Value, ...]
     """The other values that the ops take, all known."""
 
@@ -60,7 +60,7 @@ class ElementwiseEquation:
         return function
 
     def key(self) -> Any:
-        """Tells the function apart, in all programs."""
+        """Identifies the function, in all programs."""
         numbers = {v: i for i, v in enumerate((self.unknown, *self.others))}
         ops = []
         for site in self.sites:
@@ -82,7 +82,7 @@ def equation_of(solver: Solver) -> ElementwiseEquation | None:
 
 
 def _before(solver: Solver, last: Site, makers: dict[ir.Value, Site]) -> ElementwiseEquation | None:
-    """The equation that ends at an op: of the closest unknown value that all others depend on."""
+    """The equation that ends at an op, in the closest unknown value that all others depend on."""
     sites: list[Site] = []
     unknown = {last.results[0]}
     uses = 0
@@ -109,7 +109,7 @@ def _before(solver: Solver, last: Site, makers: dict[ir.Value, Site]) -> Element
 
 
 def solve(solver: Solver, equation: ElementwiseEquation) -> None:
-    """Tells the unknown of an equation, and what it adds to the log-determinant."""
+    """Tells the solver the unknown of an equation, and its share of the log-determinant."""
     function, key = equation.function(), equation.key()
     aval, dtype = aval_of(equation.unknown.type), solver.log_det
     others = [solver.whole(v) for v in equation.others]
@@ -130,10 +130,10 @@ def solve(solver: Solver, equation: ElementwiseEquation) -> None:
 
 
 def root(function: Callable[[Any], Any], y: Any, aval: Any) -> Any:
-    """Where an elementwise, monotone function has the value ``y``; NaN where no number is found.
+    """The point where an elementwise, monotone function has the value ``y``; NaN if none is found.
 
     Args:
-      aval: the type of the result, of the shape of ``y``.
+      aval: the type of the result, which has the shape of ``y``.
     """
     return lax.custom_root(
         lambda x: function(x) - y,
@@ -149,7 +149,7 @@ def _iterated(function: Callable[[Any], Any], y: Any, start: Any) -> Any:
     is_bracket = ~(jnp.isnan(low) | jnp.isnan(high))
 
     def narrowed(low: Any, high: Any, x: Any, value: Any) -> tuple[Any, Any]:
-        """The bracket with a point inside as its lower or upper end, or both."""
+        """The bracket with ``x``, if it is inside, as its lower end, its upper end, or both."""
         inside = (low <= x) & (x <= high)
         below = jnp.where(rises, value <= y, value >= y)
         above = jnp.where(rises, value >= y, value <= y)
@@ -166,7 +166,7 @@ def _iterated(function: Callable[[Any], Any], y: Any, start: Any) -> Any:
         correction = ((value - y) / slope).astype(x.dtype)
         is_settled = jnp.abs(correction) <= jnp.finfo(x.dtype).eps * jnp.abs(x)
         x = x - correction
-        # The other end of the bracket may be far off yet.
+        # The other end of the bracket may still be far away.
         low, high = jnp.where(is_settled, x, low), jnp.where(is_settled, x, high)
         middle = _middle(low, high)
         low, high = narrowed(low, high, middle, function(middle))
@@ -181,15 +181,15 @@ def _iterated(function: Callable[[Any], Any], y: Any, start: Any) -> Any:
     values = function(low), function(high)
     x = jnp.where(jnp.abs(values[0] - y) <= jnp.abs(values[1] - y), low, high)
     value, slope = jax.jvp(function, (x,), (jnp.ones_like(x),))
-    # At a jump across y, there is no root.
+    # If the function jumps across y, there is no root.
     tolerance = float(jnp.finfo(x.dtype).eps) ** 0.5 * (jnp.abs(y) + jnp.abs(x * slope))
     is_root = (value == y) | (jnp.abs(value - y) <= tolerance)
     return jnp.where(is_bracket & is_root, x, jnp.nan)
 
 
 def _bracket(function: Callable[[Any], Any], y: Any, start: Any) -> tuple[Any, Any, Any]:
-    """The ends of an interval that has the root, NaN where there is none, and whether the function
-    rises; where it is not a number, it says nothing."""
+    """The ends of an interval that contains the root, NaN if there is none, and whether the
+    function rises; points where it is NaN are ignored."""
     info = jnp.finfo(start.dtype)
     powers = [2.0**k for e in _EXPONENTS for k in (e, -e)]
     positive = sorted({float(info.max), np.inf, *(p for p in powers if info.tiny <= p <= info.max)})
@@ -217,12 +217,12 @@ def _bracket(function: Callable[[Any], Any], y: Any, start: Any) -> tuple[Any, A
     last_below, first_above, last_above, first_below, first, last = state
     rises = first <= last
     low, high = jnp.where(rises, last_below, last_above), jnp.where(rises, first_above, first_below)
-    # Above the last point on one side comes the first on the other, unless both are the root.
+    # The last point on one side is below the first one on the other, unless both are roots.
     return jnp.minimum(low, high), jnp.maximum(low, high), rises
 
 
 def _middle(low: Any, high: Any) -> Any:
-    """The number with as many numbers between it and either end."""
+    """The number halfway between two, as floating-point numbers are ordered."""
     a, b = _ordered(low), _ordered(high)
     return lax.bitcast_convert_type(_flipped((a & b) + ((a ^ b) >> 1)), low.dtype)
 

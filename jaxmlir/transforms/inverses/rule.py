@@ -1,13 +1,13 @@
-"""What an inverse rule is, and the registry of them.
+"""The definition of inverse rules, and their registry.
 
-A rule says how an op's operands follow from its results.  The solver offers it a :class:`Site`, the
-op with what is known of its values, whenever something new is known, and the rule tells what
-follows.  Most ops need a formula only::
+A rule says how an op's operands follow from its results.  Whenever something new is known, the
+solver offers the rule a :class:`Site`, which is the op with what is known of its values, and the
+rule tells what follows.  Most ops need a formula only::
 
     unary("exp", lax.log, log_slope=lambda x, y: x)
 
-Rules stand in small files by family, under the names of the ops; an op's record says in words what
-the rule does, or why there is none.
+Rules are grouped in small files by family, under the names of the ops; an op's record says in words
+what the rule does, or why there is none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from jaxmlir.transforms.inverses.knowledge import Knowledge, ValuePart, box_shap
 from jaxmlir.transforms.inverses.solver import InverseRule, NotInvertible, Site
 
 JACOBIAN = "the Jacobian"
-"""The log-determinant is that of the matrix that the op's JVP rule gives, for all elements."""
+"""The log-determinant is that of the op's Jacobian for all elements, by its JVP rule."""
 
 UNDEFINED = "undefined"
 """There is no log-determinant: the results are not independent of each other."""
@@ -39,14 +39,13 @@ UNDEFINED = "undefined"
 
 @dataclass(frozen=True)
 class Formula:
-    """The operands that are unknown, from the results and the other operands."""
+    """Computes the unknown operands from the results and the other operands."""
 
     solve: Callable[..., Any]
-    """``(*results, *known operands, **attributes) -> operand``, or a tuple where several are
-    unknown."""
+    """``(*results, *known operands, **attributes) -> operand``, or a tuple of several operands."""
     log_det: Callable[..., Any] | str | None = JACOBIAN
-    """``(operand, *results, *known operands, **attributes)`` -> log|d result / d operand|: of an
-    elementwise op for each element, of others one number; ``None`` is zero."""
+    """``(operand, *results, *known operands, **attributes)`` -> log|d result / d operand|: for each
+    element of an elementwise op, else one number; ``None`` is zero."""
 
 
 RULES: dict[str, InverseRule] = {}
@@ -72,11 +71,11 @@ def rule_of(op_name: str) -> InverseRule | None:
 
 
 def quotient(z: Any, y: Any) -> Any:
-    """The factor that ``y`` was multiplied by.
+    """The factor that multiplied ``y`` to give ``z``.
 
     Integers are multiplied modulo a power of two, where an odd number has an inverse (Newton's
-    iteration: each step doubles the bits that are right).  Of an even number the factor of two is
-    shifted out.  But where ``y`` divides ``z``, the quotient is the factor without an overflow.
+    iteration: each step doubles the correct bits).  Of an even ``y`` the factors of two are shifted
+    out.  But if ``y`` divides ``z``, the quotient is the factor, unless the product overflowed.
     """
     if jnp.issubdtype(z.dtype, jnp.inexact):
         return z / y
@@ -93,8 +92,8 @@ def quotient(z: Any, y: Any) -> Any:
 
 
 def log_difference(z: Any, b: Any) -> Any:
-    """log(exp(z) - exp(b)), of z > b, exact where these are close and where they are not (M.
-    Maechler, "Accurately computing log(1 - exp(-|a|))", 2012)."""
+    """log(exp(z) - exp(b)) for z > b, exact whether these are close or not (M. Maechler,
+    "Accurately computing log(1 - exp(-|a|))", 2012)."""
     is_all = b == -jnp.inf
     below = jnp.where(is_all, -1, b - z)
     is_close = below > -math.log(2)
@@ -104,7 +103,7 @@ def log_difference(z: Any, b: Any) -> Any:
 
 
 def wide(*xs: Any) -> list[Any]:
-    """Arrays in one floating type that matrices are factored in: none of 16 bits."""
+    """Arrays in one floating type in which matrices are factored, of at least 32 bits."""
     dtype = jnp.result_type(*(x.dtype for x in xs), jnp.float32)
     return [x.astype(dtype) for x in xs]
 
@@ -115,7 +114,7 @@ def log_abs_det(matrix: Any) -> Any:
 
 
 def dense_log_det(function: Callable[[Any], Any], vector: Any) -> Any:
-    """log|det| of the Jacobian of a function between vectors of as many numbers."""
+    """log|det| of the Jacobian of a function between vectors of equal size."""
     holomorphic = bool(jnp.iscomplexobj(vector))
     return log_abs_det(jax.jacfwd(function, holomorphic=holomorphic)(vector))
 
@@ -125,21 +124,21 @@ def dense_log_det(function: Callable[[Any], Any], vector: Any) -> Any:
 
 @dataclass(frozen=True)
 class Formulas(InverseRule):
-    """The rule of an op whose results and known operands give the rest by a formula."""
+    """The rule of an op whose unknown operands follow by a formula from all other values."""
 
     formulas: Mapping[tuple[int, ...], Formula]
-    """By the operands that are unknown.  Several stand for one value that is all of them where
-    ``same`` has them, else for values of their own."""
+    """The formulas by the unknown operands: ``formulas`` for operands that are different values,
+    ``same`` for several operands that are all one value."""
     same: Mapping[tuple[int, ...], Formula] = field(default_factory=dict)
     attributes: tuple[str, ...] | None = ()
-    """The attributes that the formulas take; ``None``: all of the primitive's parameters."""
+    """The attributes that the formulas take; ``None`` for all of the primitive's parameters."""
     elementwise: bool = False
     check: Callable[..., None] | None = None
-    """``(unknown operands, *operand avals, **attributes)``; raises :class:`NotInvertible` for those
-    that have no inverse."""
+    """``(unknown operands, *operand avals, **attributes)``; raises :class:`NotInvertible` for
+    operands that have no inverse."""
     lost: Callable[[Site, Any], Any] | None = None
-    """``(site, operand)`` -> which elements of an operand the result says nothing about: a product
-    with a constant zero."""
+    """``(site, operand)`` -> the elements of an operand about which the result says nothing, as in
+    a product with a constant zero."""
 
     def learn(self, site: Site) -> None:
         learn(self, site)
@@ -150,9 +149,9 @@ class Formulas(InverseRule):
 
 
 def learn(rule: Formulas, site: Site, attributes: Mapping[str, Any] | None = None) -> None:
-    """Solves for the unknown operands, where the results are known.
+    """Solves for the unknown operands, if the results are known.
 
-    ``attributes`` are those that the formulas take; by default they are read off the op.
+    ``attributes`` are those that the formulas take; by default they are read from the op.
     """
     results = [site.whole(v) for v in site.results]
     all_known = all(v is not None for v in results)
@@ -205,7 +204,7 @@ class _RuleApplication:
 
     @functools.cached_property
     def attributes(self) -> dict[str, Any]:
-        """What the formulas take besides values."""
+        """The arguments of the formulas besides values."""
         names = self.rule.attributes
         if names is None:
             return self.site.params
@@ -216,7 +215,7 @@ class _RuleApplication:
 
     def by_element(self) -> None:
         """Solves for the elements for which all else is known: each element is an equation of its
-        own, and solved once."""
+        own, and is solved once."""
         site = self.site
         (result,) = site.results
         shape = site.solver.of(result).shape
@@ -243,7 +242,7 @@ class _RuleApplication:
     def by_case(
         self, formula: Formula, unknown: tuple[int, ...], targets: Sequence[ir.Value]
     ) -> None:
-        """Solves for what a predicate selects, where the result is known as selected by it."""
+        """Solves for the elements that a predicate selects, if the result is known for these."""
         knowledge = self.site.solver.of(self.site.results[0])
         for part, value in list(knowledge.parts.items()):
             if part.of is not None and part not in self.site.done:
@@ -259,8 +258,7 @@ class _RuleApplication:
         where: np.ndarray | None,
         part: ValuePart | None = None,
     ) -> None:
-        """Applies a formula: to whole values, to the elements ``where``, or to what ``part``
-        selects."""
+        """Applies a formula to whole values, the elements ``where``, or those ``part`` selects."""
         site, attributes = self.site, self.attributes
         if self.rule.check is not None:
             self.rule.check(unknown, *(aval_of(v.type) for v in site.operands), **attributes)
@@ -287,12 +285,12 @@ class _RuleApplication:
                 site.tell(target, value, where)
 
     def _extra(self) -> tuple[Any, ...]:
-        """What tells the formulas' attributes apart where they are not the op's."""
+        """A key for the formulas' attributes, if they are not the op's."""
         return () if self.given_attributes is None else tuple(self.attributes.items())
 
 
 def forward(site: Site) -> None:
-    """Computes an elementwise op where its operands are known in part."""
+    """Computes an elementwise op for the elements for which all operands are known."""
     solver = site.solver
     (result,) = site.results
     full = solver.of(result)
@@ -311,15 +309,15 @@ def forward(site: Site) -> None:
 
 
 def _known_elements(operand: Knowledge, shape: tuple[int, ...]) -> np.ndarray:
-    """Which elements of an elementwise op's result an operand is known for, flat."""
+    """The elements of an elementwise op's result for which an operand is known, as a flat mask."""
     return np.broadcast_to(operand.known().reshape(operand.shape), shape).ravel()
 
 
 def _at(
     site: Site, value: ir.Value, where: np.ndarray | None, shape: tuple[Any, ...]
 ) -> ir.Value | None:
-    """An operand of an elementwise op at some of the result's elements; scalars as they are, and
-    one element for all of a box along dimensions of size 1."""
+    """An operand of an elementwise op at some of the result's elements.  Scalars stay as they are;
+    along dimensions of size 1, a box has only one element."""
     value_shape = site.solver.of(value).shape
     if where is None or len(value_shape) < len(shape):
         return site.whole(value)
@@ -336,7 +334,7 @@ def _at(
 
 
 def typed(x: Any, aval: Any) -> Any:
-    """A value with the dtype and the weak type of an abstract value."""
+    """A value, converted to the dtype and the weak type of an abstract value."""
     x = jnp.asarray(x)
     if jnp.iscomplexobj(x) and not jnp.issubdtype(aval.dtype, jnp.complexfloating):
         x = lax.real(x)
@@ -360,11 +358,11 @@ def _add_log_det(
     inputs: Sequence[ir.Value],
     part: ValuePart | None,
 ) -> None:
-    """Takes off log|det| of the op in the operands that were found."""
+    """Subtracts log|det| of the op in the operands that were found."""
     dtypes = {aval_of(v.type).dtype for v in solved}
     if not any(jnp.issubdtype(d, jnp.inexact) for d in dtypes):
         return
-    # Of a holomorphic map between vectors of complex numbers, seen as twice as many real ones.
+    # A holomorphic map between vectors of complex numbers counts as one of twice as many real ones.
     per_number = 2 if any(jnp.issubdtype(d, jnp.complexfloating) for d in dtypes) else 1
     dtype = site.solver.log_det
     unknown, n = kind[0], len(solved)
@@ -399,7 +397,7 @@ def _add_log_det(
 
 
 def _numbers(value: ir.Value) -> Any:
-    """How many real numbers an array holds; the symbolic size where it has one."""
+    """The number of real numbers in an array; symbolic if the array's size is."""
     aval = aval_of(value.type)
     if not jnp.issubdtype(aval.dtype, jnp.inexact):
         return 0
@@ -462,8 +460,8 @@ def binary(
     *,
     check: Callable[..., None] | None = None,
 ) -> None:
-    """The rule of an elementwise op of two operands: how each follows from the other, and what
-    follows where both are one value."""
+    """The rule of an elementwise op of two operands: how each follows from the other, and how both
+    follow if they are one value."""
     formulas = {(i,): f for i, f in enumerate((first, second)) if f is not None}
     RULES[name] = Formulas(formulas, {(0, 1): same} if same else {}, (), True, check)
 

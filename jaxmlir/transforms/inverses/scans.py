@@ -1,4 +1,4 @@
-"""Inverses of loops and branches: functions around the inverses of their bodies."""
+"""Inverses of loops and branches: loops and branches around the inverses of their bodies."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from jaxmlir.transforms.new_function import NewFunction
 def rearranged(
     site: Site, inverted: InverseFunction, order: Sequence[int], outs: Sequence[int], log_det: bool
 ) -> str:
-    """The symbol of an inverse with other orders of arguments and results.
+    """The symbol of an inverse with its arguments and results in another order.
 
     Args:
-      order: for each argument of ``inverted``, which of the new function's it is.
+      order: for each argument of ``inverted``, which argument of the new function it is.
       outs: the positions of its results to return.
-      log_det: also return the log-determinant, 0 where there is none.
+      log_det: also return the log-determinant, 0 if there is none.
     """
     rules = site.solver.rules
     function = rules.program.function(inverted.symbol)
@@ -54,7 +54,7 @@ def _sum(site: Site, terms: ir.Value) -> ir.Value:
 
 
 def _computed_with(site: Site, attribute: str, functions: ir.Attribute, type_: ir.Type) -> ir.Value:
-    """Writes the op where it is computed, with functions that give one result more; gives that."""
+    """Rewrites the computed op with functions that return one result more; gives that result."""
     computed = site.solver.computed
     old = computed[site.results[0]].owner
     attributes = {**dict(site.op.attributes.items()), attribute: functions}
@@ -72,7 +72,7 @@ def _computed_with(site: Site, attribute: str, functions: ir.Attribute, type_: i
 
 
 class _ScanValues:
-    """The operands and results of a scan, by their roles."""
+    """The operands and results of a scan, by role."""
 
     def __init__(self, site: Site):
         self.scan = ScanOp.of(site.op)
@@ -103,7 +103,7 @@ class ScanInverse(InverseRule):
             self._backwards(site, loop, carried)
 
     def _compute(self, site: Site, loop: _ScanValues) -> list[int]:
-        """Runs what depends on known operands only; returns the carried values that do."""
+        """Computes what depends only on known operands; gives the carried values among it."""
         body = loop.scan.body
         consts, xs = site.known(loop.consts), site.given(loop.xs)
         carried = [i for i, k in enumerate(site.given(loop.init)) if k]
@@ -143,7 +143,7 @@ class ScanInverse(InverseRule):
         new_ys = [i for i in inverted.results if i >= n]
         if not inverted.arguments and not new_ys:
             return False
-        # It takes (ys, consts, carry, xs); a scan's body (consts, carry, xs, ys).
+        # The inverse takes (ys, consts, carry, xs); a scan's body takes (consts, carry, xs, ys).
         n_args = sum(args)
         order = [*range(n_args, n_args + sum(ys)), *range(n_args)]
         first = len(inverted.arguments)
@@ -200,7 +200,7 @@ class ScanInverse(InverseRule):
         self._run(site, new._replace(reverse=not new.reverse), inverted, targets, values)
 
     def _history(self, site: Site, loop: _ScanValues, carried: Sequence[int]) -> list[ir.Value]:
-        """What each carried value that is computed forwards was before every step."""
+        """The values before every step of each carried value that is computed forwards."""
         if not carried:
             return []
         rules = site.solver.rules
@@ -227,13 +227,13 @@ class ScanInverse(InverseRule):
         targets: Sequence[ir.Value],
         values: Sequence[ir.Value],
     ) -> None:
-        """Writes the loop, and says what its results are."""
+        """Writes the loop, and reports its results."""
         outs = scan.write(site.solver.rules, values)
         term = _sum(site, outs[-1]) if inverted.log_det else None
         site.answer(targets, outs[: len(targets)], term)
 
     def log_det(self, site: Site, forward: Callable[[str], str]) -> ir.Value:
-        """What the loop adds, computed on its way: the sum of what its steps do."""
+        """The loop's log-determinant, computed by the loop itself: the sum over its steps."""
         scan = ScanOp.of(site.op)
         body = forward(scan.body)
         scalar = site.solver.rules.program.function(body).type.results[-1]
@@ -285,7 +285,7 @@ class CondInverse(InverseRule):
         site.answer(targets, outs[: len(targets)], outs[-1] if log_det else None)
 
     def log_det(self, site: Site, forward: Callable[[str], str]) -> ir.Value:
-        """What the branch that was taken adds."""
+        """The log-determinant of the branch that was taken."""
         symbols = list(map(forward, symbol_uses(site.op.attributes["branches"])))
         scalar = site.solver.rules.program.function(symbols[0]).type.results[-1]
         branches = ir.ArrayAttr.get(list(map(symbol_ref, symbols)))
@@ -294,7 +294,7 @@ class CondInverse(InverseRule):
     def _explain(
         self, site: Site, symbols: Sequence[str], branches: list[InverseFunction], known: Any
     ) -> None:
-        """Says which branch cannot be inverted."""
+        """Raises an error that says which branch cannot be inverted."""
         for i, (symbol, branch) in enumerate(zip(symbols, branches, strict=True)):
             missing = [j for j, k in enumerate(known[0]) if not k and j not in branch.arguments]
             if missing:
@@ -306,7 +306,7 @@ class CondInverse(InverseRule):
 
 @rule("while")
 class WhileInverse(InverseRule):
-    """Counts the steps, from what the condition depends on, and runs as many backwards."""
+    """Counts the steps by the values that the condition depends on, and runs as many backwards."""
 
     late: ClassVar[bool] = True
 
@@ -350,7 +350,7 @@ class WhileInverse(InverseRule):
     def _count(
         self, site: Site, loop: WhileOp, condition: InverseFunction, carried: Sequence[int]
     ) -> tuple[ir.Value, list[ir.Value]]:
-        """How many steps the loop takes, and what it computes of known values."""
+        """The number of steps, and the final carried values that follow from known values."""
         rules = site.solver.rules
         program = rules.program
         step: InverseFunction = site.memory["step"]
@@ -382,11 +382,12 @@ class WhileInverse(InverseRule):
     def _backwards(
         self, site: Site, loop: WhileOp, length: ir.Value, carried: Sequence[int]
     ) -> None:
-        """Runs as many steps backwards."""
+        """Runs ``length`` steps backwards."""
         rules = site.solver.rules
         _, consts, carry = loop.operands(site.operands)
         m = len(consts)
-        # What does not depend on the unknown is undone first: its equations are solved forwards.
+        # Carried values that do not depend on the unknown are undone first.  They add no
+        # log-determinant: their equations are solved forwards.
         n = len(carry)
         is_carried = [i in carried for i in range(n)]
         undo = site.solver.inverse(loop.body, [*[True] * m, *[False] * n], is_carried, None)
@@ -395,7 +396,7 @@ class WhileInverse(InverseRule):
         missing = [i for i in range(n) if i not in solved]
         if missing:
             first = missing[0]
-            # What is computed forwards is to follow from such values alone.
+            # Values that are computed forwards must follow from such values alone.
             after = is_carried if first in carried else [True] * n
             before = [
                 first not in carried and k and i not in missing for i, k in enumerate(is_carried)

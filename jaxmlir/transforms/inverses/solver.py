@@ -1,14 +1,14 @@
-"""Solving a function for its arguments: knowledge spreads from op to op until nothing is new.
+"""Solves a function for its arguments: knowledge spreads from op to op until nothing is new.
 
 Known arguments and constants spread forwards, by copying the ops; known results spread backwards,
-by the ops' inverse rules.  The order of the ops in the function does not matter: an op is looked at
+by the ops' inverse rules.  The order of the ops in the function does not matter: an op is visited
 again whenever something about one of its values becomes known.
 
-The log-determinant comes along.  An op is an equation, result = op(operands).  Differentiating all
-of them gives a square system, block triangular in the order in which they are solved: an equation
-that is solved forwards has a block of determinant 1, one that is solved for operands u has
-d op / d u.  So log|det d arguments / d results| is minus the sum of log|det d op / d u| over the
-ops that were inverted.
+The log-determinant is computed along the way.  An op is an equation, result = op(operands).  The
+derivatives of all equations form a square system, block triangular in the order in which they are
+solved.  An equation that is solved forwards has a block of determinant 1; one that is solved for
+operands u has d op / d u.  So log|det d arguments / d results| is minus the sum of log|det d op / d
+u| over the ops that were inverted.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ class NotInvertible(Exception):
     """Raised by a rule or a formula; the message is the reason, without the op's name."""
 
     def __init__(self, reason: str, because: DiagnosticError | None = None):
-        """``because`` is about an op inside a function that the op refers to."""
+        """``because`` is the error of an op inside a function that the op refers to."""
         super().__init__(reason)
         self.because = because
 
 
 class InverseRule:
-    """How one op is inverted."""
+    """The interface of an op's inverse rule."""
 
     late: ClassVar[bool] = False
-    """Whether to ask it only when all other ops have told what they can: it is expensive."""
+    """Whether it is expensive, and asked only when all other ops have told what they can."""
 
     def learn(self, site: Site) -> None:
         """Tells ``site`` what follows about its values from what is known of them.
 
         Raises:
-          NotInvertible: nothing ever will.
+          NotInvertible: nothing will ever follow.
         """
 
     def forward(self, site: Site) -> None:
-        """Tells what follows about the results from some of the operands, or some elements; by
+        """Tells what follows about the results when some operands, or some elements, are known; by
         default nothing."""
 
 
@@ -67,8 +67,8 @@ class InversionProblem(NamedTuple):
     """What is known of a function that is to be inverted.
 
     Attributes:
-      arguments, results: which are known.
-      log_det: the dtype of the log-determinant; ``None`` where none is asked for.
+      arguments, results: which of them are known.
+      log_det: the dtype of the log-determinant; ``None`` if none is wanted.
       newton: solve monotone equations of one unknown numerically (:mod:`.newton`).
     """
 
@@ -83,19 +83,19 @@ class InverseFunction:
     """A function ``(*known results, *known arguments) -> (*found arguments, *found results)``."""
 
     symbol: str
-    """The function's name, empty where nothing was found."""
+    """The function's symbol, empty if nothing was found."""
     arguments: tuple[int, ...]
     """The unknown arguments that it finds."""
     results: tuple[int, ...]
-    """The unknown results that it finds: those that depend on known arguments only."""
+    """The unknown results that it finds: those that depend only on known arguments."""
     log_det: bool
-    """Whether it gives log|det d found arguments / d known results| last: else that is zero."""
+    """Whether it gives log|det d found arguments / d known results| last; if not, that is zero."""
 
 
 class Solver:
-    """What is known of the values of one function, and the ops yet to be looked at.
+    """What is known of the values of one function, and the ops that are still to be visited.
 
-    Ops are built at the current insertion point, in a context of the caller's.
+    Ops are built at the current insertion point, in the caller's context.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Solver:
     ):
         """
         Args:
-          rule_of: gives the rule of an op, by its name.
+          rule_of: gives the rule of an op by the op's name.
           invert: inverts the functions that ops refer to:
             :func:`jaxmlir.transforms.inverses.invert.invert`.
         """
@@ -119,11 +119,11 @@ class Solver:
         self.function = function
         self.static_values: dict[ir.Value, Any] = {}
         self.computed: dict[ir.Value, ir.Value] = {}
-        """The function's values, where it is computed beside: these are what is found of them."""
+        """The function's own values, if it is computed as well: they replace the solutions."""
         self.terms: list[ir.Value] = []
-        """What is added to the log-determinant of the inverse: that of called inverses."""
+        """Summands of the inverse's log-determinant: those of called inverses."""
         self.costs: list[ir.Value] = []
-        """What is taken off it: those of the ops that were inverted."""
+        """Values subtracted from it: the log-determinants of the ops that were inverted."""
         self._knowledge: dict[ir.Value, Knowledge] = {}
         self.sites: list[Site] = []
         self._neighbours: dict[ir.Value, list[Site]] = {}
@@ -136,7 +136,7 @@ class Solver:
         self._backwards: list[int] = []
         self._late: list[int] = []
         self._waiting = set(self._forwards)
-        """The ops in the queues: those to be looked at backwards as minus their numbers less 1."""
+        """The ops in the queues: number i to be visited forwards, -i - 1 backwards."""
 
     def of(self, value: ir.Value) -> Knowledge:
         """What is known of a value."""
@@ -147,7 +147,7 @@ class Solver:
         return knowledge
 
     def whole(self, value: ir.Value) -> ir.Value | None:
-        """A value that is known entirely, in the new function."""
+        """The new function's value for a value that is known entirely; ``None`` for others."""
         knowledge = self._knowledge.get(value)
         if knowledge is None:
             return None
@@ -157,7 +157,7 @@ class Solver:
         return knowledge.whole
 
     def _as_computed(self, value: ir.Value, solution: ir.Value) -> ir.Value:
-        """What a value was found to be, or what it was computed as, instead of that."""
+        """The value that was computed, if any, in place of the solution that was found."""
         computed = self.computed.get(value, solution)
         if computed != solution and solution not in self.computed.values():
             solution.replace_all_uses_with(computed)
@@ -173,7 +173,7 @@ class Solver:
         return self.rules.emit(function, values, key)
 
     def tell(self, value: ir.Value, solution: ir.Value, where: np.ndarray | None = None) -> None:
-        """Says what a value is, or what its elements ``where`` are."""
+        """Tells what a value is, or what its elements ``where`` are."""
         knowledge = self.of(value)
         if knowledge.whole is not None:
             return
@@ -184,14 +184,14 @@ class Solver:
         self.touch(value, where)
 
     def tell_empty(self) -> None:
-        """Says what the arrays without elements are: there is nothing to find out."""
+        """Tells the values of arrays without elements: there is nothing to find out."""
         results = [v for site in self.sites for v in site.results]
         for value in (*self.function.arguments, *results):
             if 0 in self.of(value).shape:
                 self.tell(value, zeros(value.type))
 
     def tell_part(self, value: ir.Value, part: ValuePart, solution: ir.Value) -> None:
-        """Says what a value is in part; all parts together are merged."""
+        """Tells a part of a value; when all parts are known, they are merged."""
         knowledge = self.of(value)
         if knowledge.whole is not None or part in knowledge.parts:
             return
@@ -210,13 +210,13 @@ class Solver:
         self.touch(value)
 
     def touch(self, value: ir.Value, where: np.ndarray | None = None) -> None:
-        """Looks at the ops around a value again.
+        """Queues the ops around a value to be visited again.
 
         Args:
-          where: the elements that are news; by default all.
+          where: the elements that are new; by default all.
         """
         waiting = self._waiting
-        # A value of thousands of pieces has as many ops that read one of them.
+        # A value in thousands of pieces has as many ops that each read one of them.
         is_partial = where is not None and not self.of(value).is_complete
         first, last = (int(where.min()), int(where.max())) if is_partial else (0, 0)
         for site in self._neighbours.get(value, ()):
@@ -234,7 +234,7 @@ class Solver:
                 heapq.heappush(heap, ~index)
 
     def run(self) -> None:
-        """Spreads what is known until nothing new follows."""
+        """Spreads knowledge until nothing new follows."""
         while True:
             if self._forwards:
                 self._next(self._forwards).forward()
@@ -253,16 +253,16 @@ class Solver:
     def inverse(
         self, symbol: str, arguments: Sequence[bool], results: Sequence[bool], log_det: Any | None
     ) -> InverseFunction:
-        """What follows in another function from the arguments and results that are known."""
+        """The inverse of another function for the arguments and results that are known."""
         known = InversionProblem(tuple(arguments), tuple(results), log_det, self.newton)
         return self.rules.functions.once(self.invert, symbol, known)
 
     def static(self, value: ir.Value) -> np.ndarray | None:
-        """A value that depends on constants only, computed."""
+        """The array of a value that depends on constants only; ``None`` for other values."""
         return _static(self, value)
 
 
-# Types of tensors, as most are: looking into a type takes longer than looking it up.
+# Types of tensors, as most are: to look a type up is faster than to look into it.
 _PLAIN: set[ir.Type] = set()
 
 
@@ -288,16 +288,16 @@ class Site:
         self.failure: NotInvertible | None = None
         """Why the op cannot be inverted, once that is certain."""
         self.done: set[Any] = set()
-        """What the rule has told already, in its own terms."""
+        """What the rule has told already, under keys of its own."""
         self.memory: dict[str, Any] = {}
-        """What the rule keeps for the next time."""
+        """What the rule remembers for the next visit."""
         self.reads: dict[ir.Value, tuple[int, int]] = {}
-        """The first and the last element that the op reads of each operand, once that is known."""
+        """The first and the last element that the op reads of each operand, if this is known."""
         self.inverted: tuple[Mask, Mask] | None = None
-        """What was known of the arguments and results of the op's functions, inverted with a
+        """The known arguments and results for which the op's functions were inverted with a
         log-determinant."""
         self.term: ir.Value | None = None
-        """What the inverse of a function that the op refers to adds to the log-determinant."""
+        """The log-determinant's summand from the inverse of a function that the op refers to."""
         self._answered: set[ir.Value] = set()
 
     # -- what is known --
@@ -332,12 +332,12 @@ class Site:
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """What tells the op from others, but for its types."""
+        """What identifies the op, apart from its types."""
         return self._signature[0]
 
     @functools.cached_property
     def _signature(self) -> tuple[tuple[Any, ...], bool]:
-        """What tells the op from others, but for its types; whether it does so in all programs."""
+        """What identifies the op, apart from its types; and whether it does so in all programs."""
         attributes = tuple(self.op.attributes.items())
         refers = any(True for _, attribute in attributes for _ in symbol_uses(attribute))
         return (self.name, *attributes), not refers
@@ -347,13 +347,13 @@ class Site:
     def emit(
         self, key: Any, function: Callable[..., Any], values: Sequence[ir.Value]
     ) -> list[ir.Value]:
-        """Writes the ops of a JAX function of values; ``key`` tells the function apart."""
+        """Writes the ops of a JAX function of values; ``key`` identifies the function."""
         signature, shared = self._signature
         with self.op.location:
             return self.solver.rules.emit(function, values, (signature, key), shared)
 
     def tell(self, value: ir.Value, solution: ir.Value, where: np.ndarray | None = None) -> None:
-        """Says what a value is, or what its elements ``where`` are."""
+        """Tells what a value is, or what its elements ``where`` are."""
         if where is None and solution.type != value.type:
             raise NotInvertible(
                 f"the operand is {value.type}, and what gives it back {solution.type}"
@@ -363,7 +363,7 @@ class Site:
     def why_function(
         self, symbol: str, arguments: Sequence[bool], results: Sequence[bool], required: int
     ) -> DiagnosticError | None:
-        """The error of an op inside a function that does not give one of its arguments."""
+        """The error of the op because of which a function does not give one of its arguments."""
         try:
             solver = self.solver
             known = InversionProblem(tuple(arguments), tuple(results), None, solver.newton)
@@ -375,7 +375,7 @@ class Site:
     def invert(
         self, symbol: str, arguments: Sequence[bool], results: Sequence[bool]
     ) -> InverseFunction:
-        """The inverse of a function that the op refers to, as far as it has one."""
+        """The inverse of a function that the op refers to, as far as there is one."""
         return self.solver.inverse(symbol, arguments, results, self.solver.log_det)
 
     def create(
@@ -385,7 +385,7 @@ class Site:
         operands: Sequence[ir.Value],
         attributes: dict[str, Any],
     ) -> list[ir.Value]:
-        """Writes an op in place of this one; attributes are encoded where they are not yet."""
+        """Writes an op in place of this one; encodes the attributes that are not encoded yet."""
         encoded = {
             key: value if isinstance(value, ir.Attribute) else codec.encode(value)
             for key, value in attributes.items()
@@ -397,11 +397,11 @@ class Site:
     def answer(
         self, targets: Sequence[ir.Value], solutions: Sequence[ir.Value], term: ir.Value | None
     ) -> None:
-        """Says what the inverse of a function that the op refers to gives.
+        """Tells the results of the inverse of a function that the op refers to.
 
-        It may be inverted again when more is given.  What the first inverse solved the second
-        solves as well, unless it was told the answers, so with a log-determinant it is not told
-        them, and ``term`` is all that the op adds to log|det| of the inverse.
+        The function may be inverted again when more is known.  The second inverse finds again what
+        the first one found, unless it is told these values.  If there is a log-determinant, it is
+        not told them, so ``term`` is all that the op adds to log|det| of the inverse.
         """
         for target, value in zip(targets, solutions, strict=True):
             if self.solver.log_det is not None and self.whole(target) is None:
@@ -417,7 +417,7 @@ class Site:
     # -- the solver's part --
 
     def forward(self) -> None:
-        """Copies the op if all that it needs is known, else lets the rule say what follows."""
+        """Copies the op if all its operands are known; otherwise the rule tells what follows."""
         if all(self.known(self.results)) or self._has_state:
             return
         if all(self.known(self.operands)):
@@ -433,7 +433,7 @@ class Site:
                 self.rule.forward(self)
 
     def learn(self) -> None:
-        """Lets the rule say what follows for the operands."""
+        """Lets the rule tell what follows for the operands."""
         if self.rule is None or self.failure or all(self.known([*self.operands, *self.results])):
             return
         try:
@@ -449,7 +449,7 @@ class Site:
 
     @functools.cached_property
     def _has_state(self) -> bool:
-        """Whether a value is a reference: reads and writes cannot be reordered."""
+        """Whether a value is a reference: its reads and writes cannot be reordered."""
         others = {v.type for v in (*self.operands, *self.results)} - _PLAIN
         for type_ in others:
             if isinstance(type_, ir.RankedTensorType):
@@ -457,7 +457,7 @@ class Site:
         return any(str(type_).startswith("!jaxpr.ref") for type_ in others - _PLAIN)
 
     def why_not(self) -> str:
-        """Why the op has not given its operands."""
+        """The reason why the op has not given its operands."""
         if self.failure is not None:
             return str(self.failure)
         record = ops.record_of(self.name)
@@ -493,9 +493,9 @@ class Site:
 
 
 def _static(solver: Solver, value: ir.Value) -> np.ndarray | None:
-    """Computes a value if it depends on constants only; each op once."""
+    """Computes a value if it depends on constants only; each op runs once."""
     arrays: dict[ir.Value, Any] = solver.static_values
-    # Without recursion: what it depends on may be a chain of thousands of ops.
+    # Not recursive: a value may depend on a chain of thousands of ops.
     pending = [value]
     while pending:
         top = pending[-1]
@@ -517,8 +517,7 @@ def _static(solver: Solver, value: ir.Value) -> np.ndarray | None:
 
 
 def _computed(solver: Solver, op: Any) -> list[Any]:
-    """The results of an op of which it is known what its operands are; ``None`` where these depend
-    on more than constants."""
+    """The results of an op with computed operands; ``None`` if they need more than constants."""
     if op.name == "jaxpr.constant":
         return [constant_value(solver.rules.program, op)]
     inputs = [solver.static_values[v] for v in op.operands]

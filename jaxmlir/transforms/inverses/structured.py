@@ -30,7 +30,7 @@ whole(
 
 @dataclass(frozen=True)
 class PartOfComplex(InverseRule):
-    """A complex number is known when both its parts are."""
+    """The real or imaginary part: a complex number is known when both of its parts are."""
 
     number: int
 
@@ -53,7 +53,7 @@ RULES["imag"] = PartOfComplex(1)
 
 @rule("sort")
 class Sort(InverseRule):
-    """An array that is known before and after it was sorted says how the others were permuted."""
+    """A sort; an array that is known before and after it tells how the others were permuted."""
 
     def learn(self, site: Site) -> None:
         before, after = site.known(site.operands), site.known(site.results)
@@ -82,7 +82,7 @@ class Sort(InverseRule):
 
 @dataclass(frozen=True)
 class TypeConversion(InverseRule):
-    """What the operand was follows from the result and the operand's type."""
+    """A conversion; the operand follows from the result and the operand's type."""
 
     convert: Callable[[Any, Any], Any]
     """``(result, abstract value of the operand) -> operand``."""
@@ -134,7 +134,7 @@ def _unsvd(s: Any, u: Any, vh: Any) -> Any:
 
 @rule("cholesky")
 class Cholesky(InverseRule):
-    """L L^H, of which the lower triangle is enough."""
+    """The product L L^H, for which the lower triangle is enough."""
 
     def learn(self, site: Site) -> None:
         (target,), (result,) = site.operands, site.results

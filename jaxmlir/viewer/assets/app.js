@@ -32,7 +32,7 @@ class App {
     await this.showForm(about.forms.length - 1);
     addEventListener("keydown", (event) => this.key(event));
     new ResizeObserver(() => this.graph.show(this.form, this.fn, this.op)).observe($("side"));
-    // In a notebook the keys are the notebook's until one comes here.
+    // In a notebook, the page gets no keys before the user selects it.
     if (window === parent) $("text").focus({ preventScroll: true });
     document.body.dataset.ready = true;
   }
@@ -78,7 +78,7 @@ class App {
     this.views[tab]?.show(this.form);
   }
 
-  /** Selects an op, or a function where that is -1. */
+  /** Selects an op, or the function if the op is -1. */
   select(fn, op, from) {
     [this.fn, this.op] = [fn, op];
     if (from !== "text") this.code.reveal(fn, op);
@@ -135,7 +135,7 @@ class App {
     event.preventDefault();
   }
 
-  /** What a key does wherever one is; whether it does anything. */
+  /** Runs the command of a key, wherever the focus is; returns whether there is one. */
   command(key) {
     const list = { code: this.code.rows, passes: this.views.passes.diff }[this.tab];
     const commands = {
@@ -157,7 +157,7 @@ class App {
   }
 }
 
-/** The functions below those that call them; one that was there before is there again without. */
+/** The functions, each below its callers; the callees of a repeated one are left out. */
 function callsOf(form) {
   const called = new Set(form.functions.flatMap((fn) => fn.callees));
   const roots = form.functions.filter((fn) => !fn.private || !called.has(fn.name));
@@ -172,7 +172,7 @@ function callsOf(form) {
   return found;
 }
 
-/** What is known of a function. */
+/** The description of a function. */
 function summary(fn) {
   const types = (values) => cut(values.map((v) => about.types[fn.types[v]]).join(", ") || "nothing", 400);
   const rows = { takes: types([...Array(fn.arity).keys()]), gives: types(fn.returned),

@@ -1,4 +1,4 @@
-// The text of a program, highlighted; what is known of an op.
+// The text of a program, highlighted; the description of an op.
 "use strict";
 
 const TOKENS = new RegExp(
@@ -14,7 +14,7 @@ const TOKENS = new RegExp(
   "g",
 );
 
-/** A line as elements, each kind of word in its class. */
+/** A line as elements, with a class for each kind of word. */
 function paint(line) {
   const found = document.createDocumentFragment();
   let at = 0;
@@ -42,7 +42,7 @@ function paint(line) {
 const GENERIC =
   /^(\s*)(?:(%[^=]*) = )?"([\w.]+)"\(([^)]*)\)(?: <\{.*?\}>)?(?: (\{.*\}))? : \((?:.*?)\) -> (.*)$/;
 
-/** A line without what follows from the rest: prefixes, and the types of operands. */
+/** A line without redundant parts: prefixes, and the types of operands. */
 function compact(line) {
   const match = GENERIC.exec(line);
   if (!match) return shortTypes(line);
@@ -79,7 +79,7 @@ class CodeView {
     this.layOut();
   }
 
-  /** Numbers the lines that are not folded away. */
+  /** Numbers the lines that are visible, i.e. not folded away. */
   layOut() {
     this.starts = [];
     let count = 0;
@@ -104,7 +104,7 @@ class CodeView {
   row(i) {
     const [fn, line] = this.place(i);
     const isFolded = this.folded.has(fn.name);
-    // Between functions there is a row of nothing.
+    // An empty row separates functions.
     if (line >= (isFolded ? 1 : fn.lines.length)) return h("div", { class: "row" });
     const text = isFolded ? `${fn.lines[0]} … }` : fn.lines[line];
     const heat = fn.heat[fn.opOfLine[line]] ?? 0;
@@ -144,7 +144,7 @@ class CodeView {
 
   // --- values ---
 
-  /** Marks a value wherever its function reads it. */
+  /** Marks a value wherever its function uses it. */
   light(of) {
     if (String(this.lit) === String(of)) return;
     this.lit = of;
@@ -203,7 +203,7 @@ class CodeView {
 
 const bare = (value) => value.replace(/[#:]\d+$/, "");
 
-/** What is known of an op. */
+/** The description of an op. */
 function details(fn, op) {
   const rows = [];
   const say = (what, ...value) => rows.push(h("dt", {}, what), h("dd", {}, ...value));
@@ -233,7 +233,7 @@ function details(fn, op) {
 
 let tipTimer;
 
-/** Shows something beside the mouse, after a moment; hides it where there is nothing to show. */
+/** Shows a tip beside the mouse, after a moment; hides it if there is nothing to show. */
 function showTip(event, make) {
   clearTimeout(tipTimer);
   const tip = $("tip");

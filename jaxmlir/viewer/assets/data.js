@@ -1,7 +1,7 @@
-// What the page shows: the data, unpacked part by part, and the words for it.
+// The data of the page, unpacked part by part, and functions that put it into words.
 "use strict";
 
-/** An element; texts are only ever written as text. */
+/** An element; strings are only inserted as text. */
 function h(tag, attributes = {}, ...children) {
   const svg = ["svg", "g", "path", "rect", "text", "title", "line"].includes(tag);
   const element = svg
@@ -48,7 +48,7 @@ async function textsAfter(stage) {
   return found;
 }
 
-/** A program, with what is looked up in it. */
+/** A program, with tables to look things up in. */
 class Form {
   constructor(data) {
     this.entry = data.entry;
@@ -81,7 +81,7 @@ class Fn {
       const all = most(numbers) || 1;
       return numbers.map((n) => n / all);
     });
-    /** How costly each op is, from 0 to 1 for the costliest of the function. */
+    /** The relative cost of each op, from 0 to 1 for the costliest of the function. */
     this.heat = shares[0].map((share, op) => Math.max(share, shares[1][op]));
     this.kept = new Set(this.stored);
   }
@@ -94,7 +94,7 @@ class Fn {
     return op < 0 ? 0 : this.text.ops[op] ?? 0;
   }
 
-  /** The op that gives each value; -1 for arguments. */
+  /** The op that computes each value; -1 for arguments. */
   get makers() {
     const found = new Int32Array(this.types.length).fill(-1);
     this.results.forEach(([first, last], op) => found.fill(op, first, last));
@@ -108,12 +108,12 @@ class Fn {
   }
 }
 
-/** The greatest of many numbers, at least 0. */
+/** The greatest of some numbers, at least 0. */
 const most = (numbers) => numbers.reduce((a, b) => Math.max(a, b), 0);
 
 // --- words ---
 
-/** A number in the greatest of some units, which fall by factors, that it reaches; else nothing. */
+/** A number in the largest unit that it reaches; null if none. Units fall by a factor each. */
 function inUnits(n, units, factor) {
   const i = units.findIndex((_, i) => n >= factor ** (units.length - i));
   return i < 0 ? null : `${+(n / factor ** (units.length - i)).toPrecision(3)} ${units[i]}`;
@@ -126,7 +126,7 @@ const plural = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "
 const shortName = (name) => name.replace(/^jaxpr[.-]/, "");
 const baseName = (file) => file.replace(/^.*[/\\]/, "");
 
-/** File, line and column of a position; nothing where it has none. */
+/** File, line and column of a position; null if it has none. */
 function positionOf(number) {
   const [file, line, column] = about.positions[number];
   return line ? { file, line, column, name: `${baseName(about.files[file])}:${line}` } : null;

@@ -1,14 +1,14 @@
-// Graphs: of the calls, and of a function's ops, of which many are folded into one node.
+// Graphs of calls, and of a function's ops; if there are many, several are folded into a node.
 "use strict";
 
 const MOST_NODES = 120;
 const MOST_KIDS = 32;
 
-/** The ops of a function as a tree: ops of one line are a group, and so are many that follow. */
+/** The ops of a function as a tree: ops of one line are a group, and so are many in a row. */
 class Folding {
   constructor(fn) {
     this.fn = fn;
-    // Constants, and what is made of them alone, would be lines across all else.
+    // The edges of constants and of their broadcasts would cross everything else.
     const quiet = (this.quiet = new Set());
     const returned = new Set(fn.returned.map((value) => fn.makers[value]));
     fn.names.forEach((name, op) => {
@@ -48,7 +48,7 @@ class Folding {
     node.kids?.forEach((kid) => this.adopt(kid, node));
   }
 
-  /** Unfolds a group and what it is in; others are folded if that is too much for one picture. */
+  /** Unfolds a group and the groups around it; folds others if the picture gets too large. */
   unfold(group) {
     const path = [];
     for (let node = group; node; node = this.parents.get(node)) path.push(node);
@@ -66,7 +66,7 @@ class Folding {
 
 const group = (kids) => ({ kids, ops: kids.flatMap((kid) => kid.ops) });
 
-/** The graph of a function's ops, or of the calls, in an element that scrolls. */
+/** The graph of a function's ops, or of the calls, in a scrolling element. */
 class GraphView {
   constructor(host, bar, select) {
     Object.assign(this, { host, bar, onSelect: select, mode: "ops", foldings: new Map(), zoom: 1 });
@@ -230,7 +230,7 @@ class GraphView {
     else if (node.op >= 0) this.onSelect(this.fn, node.op, "graph");
   }
 
-  /** Marks what is selected, and the edges at it. */
+  /** Marks the selected node and its edges. */
   mark() {
     const id = this.mode === "ops" ? `o${this.op}` : this.fn.name;
     for (const element of this.svg.children) {
@@ -255,7 +255,7 @@ class GraphView {
 
 const cut = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
-/** A smooth way along points. */
+/** A smooth curve along points. */
 function curve([first, ...rest]) {
   const last = rest.at(-1);
   const bends = rest.slice(0, -1).map(({ x, y }, i) => {

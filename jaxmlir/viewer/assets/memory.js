@@ -1,4 +1,4 @@
-// Memory over the steps of a function, and what is in it at a step.
+// Memory over the steps of a function, and the values in it at a step.
 "use strict";
 
 const [WIDTH, HEIGHT] = [1000, 220];
@@ -36,7 +36,7 @@ class MemoryView {
     const { bytes } = this.timeline;
     const y = (n) => HEIGHT - (HEIGHT - 12) * (n / top);
     const x = (step) => (WIDTH * Math.min(step, bytes.length)) / bytes.length;
-    // Of more steps than can be drawn, some are one: the most of them.
+    // If there are too many steps to draw, several become one: their maximum.
     const each = Math.ceil(bytes.length / WIDTH);
     let path = `M0,${HEIGHT}`;
     for (let i = 0; i < bytes.length; i += each) {
@@ -46,14 +46,14 @@ class MemoryView {
       h("line", { class: "mark", x2: WIDTH, y1: y(part * top), y2: y(part * top) }));
     const svg = h("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none" },
       ...marks, h("path", { class: "area", d: `${path}V${HEIGHT}Z` }));
-    // It lies over the chart, and its thumb is the line at the step.
+    // The slider lies over the chart; its thumb is the line at the step.
     this.slider = h("input", { type: "range", min: 0, max: bytes.length - 1,
       "aria-label": "Live bytes at each step", oninput: () => this.pick(+this.slider.value) });
     const axis = [1, 0.5, 0].map((part) => h("span", {}, inBytes(Math.round(part * top))));
     return h("figure", {}, h("div", { class: "axis" }, ...axis), h("div", { id: "chart" }, svg, this.slider));
   }
 
-  /** Shows what is in memory at a step. */
+  /** Shows the values in memory at a step. */
   pick(step) {
     const { bytes, names, places, values } = this.timeline;
     this.step = this.slider.value = step;

@@ -1,7 +1,7 @@
 // What each pass did: the functions that it changed, before and after, side by side.
 "use strict";
 
-/** Which lines of two texts are the same, as pairs of numbers in order, and at last their ends. */
+/** The pairs of indices of equal lines in two texts, in order; at last the two lengths. */
 function* aligned(a, b) {
   let [i, j] = [0, 0];
   for (const [from, toA, , toB] of myers.diff(a, b)) {
@@ -14,7 +14,7 @@ function* aligned(a, b) {
 
 const VALUES = /%[\w$.-]+/g;
 
-/** The lines of two texts beside each other.  What only has other names for its values is the same. */
+/** The lines of two texts side by side. Lines are the same if only values are renamed. */
 function compared(before, after) {
   const keys = (text) => {
     const places = new Map(text.ops.map((line, op) => [line, text.places[op]]));
@@ -27,7 +27,7 @@ function compared(before, after) {
   let [i, j] = [0, 0];
   for (const [atA, atB] of aligned(keys(before), keys(after))) {
     while (i < atA || j < atB) {
-      // What was taken out and what was put in there stand beside each other.
+      // Removed and added lines stand side by side.
       rows.push({ kind: "changed", a: i < atA ? i++ : -1, b: j < atB ? j++ : -1 });
     }
     if (atA === a.length) break;
@@ -102,7 +102,7 @@ class PassView {
     else $("diff-line").replaceChildren();
   }
 
-  /** Rows of each function that is not what it was, with the remarks at their ops. */
+  /** The rows of each changed function, with the remarks at their ops. */
   compare(stage, before, after) {
     const sections = [];
     for (const name of new Set([...before.keys(), ...after.keys()])) {
@@ -128,7 +128,7 @@ class PassView {
     return rows.flatMap((row) => [row, ...(at.get(row.a) ?? [])]);
   }
 
-  /** Puts the sections one after the other; long runs of lines that are the same are a gap. */
+  /** Puts the sections one after the other; a gap replaces a long run of equal lines. */
   layOut() {
     const shown = [];
     for (const { name, note, rows } of this.sections) {
@@ -173,7 +173,7 @@ class PassView {
     return h("div", { class: "row pair" }, side(a, kind("out"), row.a), side(b, kind("in"), row.b));
   }
 
-  /** Shows the selected line below as it is written; opens a gap. */
+  /** Shows the selected line in full below the list; opens a gap. */
   lines(i) {
     const row = this.rows[i];
     if (row.kind === "gap") {

@@ -1,4 +1,4 @@
-// A list of which only what is on the screen is in the document.
+// A list of which only the visible rows are in the document.
 "use strict";
 
 const ROW = 20; // pixels
@@ -49,7 +49,7 @@ class Rows {
     this.host.setAttribute("aria-activedescendant", `${this.host.id}-${this.selected}`);
   }
 
-  /** Selects a row and shows it; nobody is told where it is only to be shown. */
+  /** Selects a row and scrolls to it; calls onSelect unless `tell` is false. */
   select(row, tell = true) {
     if (!this.count) return;
     this.selected = Math.max(0, Math.min(this.count - 1, row));

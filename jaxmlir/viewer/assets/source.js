@@ -1,4 +1,4 @@
-// What the lines of the user's program cost, beside them.
+// The lines of the user's program, with their costs.
 "use strict";
 
 class SourceView {
@@ -21,7 +21,7 @@ class SourceView {
       ...[...files].map(([file, costs]) => this.file(file, costs)));
   }
 
-  /** The lines of a file that the program names, those with costs and those around them. */
+  /** The lines of a file that the program refers to, with or without costs. */
   file(file, costs) {
     const source = about.source[file] ?? {};
     const lines = [...new Set([...costs.keys(), ...Object.keys(source).map(Number)])].sort((a, b) => a - b);

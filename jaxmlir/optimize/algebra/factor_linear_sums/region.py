@@ -416,10 +416,10 @@ def transposed(walk: CotangentWalk) -> Tensor:
         groups.setdefault((frozenset(product.labels), place.factors), []).append(product)
     # What is summed over the same labels is added up before.
     sums = [
-        _multiplied(algebra, _added(algebra, terms), factors, rank)
+        _multiplied(algebra, functools.reduce(algebra.add, terms), factors, rank)
         for (_, factors), terms in groups.items()
     ]
-    return _added(algebra, sums)
+    return functools.reduce(algebra.add, sums)
 
 
 def _contracted(walk: CotangentWalk, a: Tensor, b: Tensor, gone: Collection[int]) -> Tensor:
@@ -443,10 +443,3 @@ def _multiplied(algebra: Algebra, t: Tensor, factors: Factors, rank: int) -> Ten
             return t
         factors, factor = factors.before, factors.last
         t = algebra.product(t, factor)
-
-
-def _added(algebra: Algebra, terms: list[Tensor]) -> Tensor:
-    total = terms[0]
-    for term in terms[1:]:
-        total = algebra.add(total, term)
-    return total

@@ -13,8 +13,3 @@ The searches are :mod:`jaxmlir.optimize.algebra.products`, for the order in whic
 :mod:`jaxmlir.optimize.algebra.factor_linear_sums`, for what sums of linear functions have in
 common.  Each gives a tensor that is to take the place of a value of the program.
 """
-
-from jaxmlir.optimize.algebra.labelled_tensors.kinds import Wiring, wiring_of
-from jaxmlir.optimize.algebra.labelled_tensors.writing import LabelledArray, contracted
-
-__all__ = ["LabelledArray", "Wiring", "contracted", "wiring_of"]

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmlir._compat import core, dtypes
-from jaxmlir.analysis.op_counts import is_array
+from jaxmlir._compat import dtypes
+from jaxmlir.analysis.index_maps import MappedOp, maps_of_op
+from jaxmlir.analysis.op_counts import is_plain_array
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
-from jaxmlir.dialect.ops import Trait, with_trait
-from jaxmlir.dialect.types import aval_of
+from jaxmlir.dialect.types import aval_of, is_key
 from jaxmlir.optimize.algebra.labelled_tensors.expressions import Algebra, Dot, Tensor
 
 SUMS = frozenset({"jaxpr.dot_general", "jaxpr.reduce_sum"})
@@ -74,7 +74,8 @@ class OpKind:
             return None
         if self.attributes.get("preferred_element_type") not in (None, self.dtype):
             return None
-        return wiring_of(self.name, self.attributes.get, self.shapes, self.shape)
+        name, get = self.name.removeprefix("jaxpr."), self.attributes.get
+        return wiring_of(MappedOp(name, get, self.shapes, [self.shape], self.dtype))
 
     @functools.cached_property
     def dot(self) -> Dot | None:
@@ -88,14 +89,10 @@ kind_of = functools.cache(OpKind)
 
 @functools.cache
 def described(type_: ir.Type) -> tuple[tuple[int, ...], Any]:
-    """Shape and dtype; of what is no array on one device, a scalar of an unknown type."""
-    aval = aval_of(type_)
-    plain = isinstance(aval, core.ShapedArray) and is_array(type_) and aval.size > 0
-    plain = plain and not isinstance(aval.dtype, dtypes.ExtendedDType)
-    encoding = getattr(type_, "encoding", None)
-    is_far = isinstance(encoding, ir.DictAttr) and "memory_space" in encoding
-    plain = plain and not is_far and not getattr(aval, "vma", None)
-    return (tuple(aval.shape), np.dtype(aval.dtype)) if plain else ((), None)
+    """Shape and dtype; a scalar of an unknown type of what is no array of numbers on one device."""
+    if not is_plain_array(type_) or is_key(aval := aval_of(type_)) or not aval.size:
+        return (), None
+    return tuple(aval.shape), np.dtype(aval.dtype)
 
 
 def can_be_summed(dtype: Any) -> bool:
@@ -111,8 +108,6 @@ TensorRule = Callable[[Algebra, OpKind, list[Tensor]], Tensor | None]
 
 # --- how dimensions run together ------------------------------------------------------------------
 
-
-Shape = Sequence[int]
 
 Dims = tuple[tuple[int, ...], ...]
 """For each dimension its labels in row-major order: one; none if its size is 1; several where
@@ -146,146 +141,62 @@ class Wiring(NamedTuple):
         return all(len(labels) < 2 for dims in (*self.operands, self.result) for labels in dims)
 
 
-Get = Callable[[str], Any]
-
-
-def wiring_of(name: str, get: Get, operands: Sequence[Shape], result: Shape) -> Wiring | None:
-    """The wiring of an op; ``None`` if it has none, as it computes something else.
-
-    Args:
-      name: of the op.
-      get: gives the value of an attribute, ``None`` where it is absent.
-      operands, result: their shapes.
-    """
-    reader = _READERS.get(name)
-    if reader is None or get("sharding") is not None or get("out_sharding") is not None:
+def wiring_of(op: MappedOp) -> Wiring | None:
+    """The wiring of an op; ``None`` if it has none, as it computes something else."""
+    if any(op.get(name) is not None for name in ("sharding", "out_sharding")):
         return None
-    return reader(get, operands, result)
-
-
-def _whole(labels: Sequence[Sequence[int]], operands: Sequence[Shape], result: Shape) -> Wiring:
-    """A wiring that splits no dimension.
-
-    Args:
-      labels: for each dimension of each operand the number of the result's dimension that runs
-        along, or a higher one.
-    """
-    dims, sizes = [], {}
-    for shape, of_dims in zip((*operands, result), (*labels, range(len(result))), strict=True):
-        dims.append(tuple([(k,) if n != 1 else () for k, n in zip(of_dims, shape, strict=True)]))
-        sizes |= {k: n for k, n in zip(of_dims, shape, strict=True) if n != 1}
+    if op.name in _RESHAPES:
+        return _reshaped(op)
+    maps = maps_of_op(op) if op.name in _WIRED else None
+    if maps is None:
+        return None
+    (result,) = maps.results
+    labels = {loop: k for k, loop in enumerate((*result, *sorted(maps.reduced)))}
+    dims: list[Dims] = []
+    sizes: dict[int, int] = {}
+    for loops, shape in zip((*maps.operands, result), (*op.operands, *op.results), strict=True):
+        # A dimension of size 1 may be repeated: it follows no loop.
+        at = [labels[k] if n != 1 else None for k, n in zip(loops, shape, strict=True)]
+        dims.append(tuple([() if label is None else (label,) for label in at]))
+        sizes |= {label: n for label, n in zip(at, shape, strict=True) if label is not None}
     return Wiring(tuple(dims[:-1]), dims[-1], sizes)
 
 
-# Pattern: (sum over c of A[b,i,c] B[b,j,c])[b,i,j]
-def _dot_general(get: Get, operands: Sequence[Shape], result: Shape) -> Wiring:
-    contracted, batch = get("dimension_numbers")
-    labellings = []
-    count = len(batch[0])
-    for side, shape in enumerate(operands):
-        labels = {d: k for k, d in enumerate(batch[side])}
-        labels |= {d: len(result) + k for k, d in enumerate(contracted[side])}
-        for d in range(len(shape)):
-            if d not in labels:
-                labels[d] = count
-                count += 1
-        labellings.append([labels[d] for d in range(len(shape))])
-    return _whole(labellings, operands, result)
-
-
-# Pattern: (A[i,j] B[i,j])[i,j]; a dimension of size 1 is repeated, a scalar has no dimensions
-def _elementwise(get: Get, operands: Sequence[Shape], result: Shape) -> Wiring:
-    return _whole([range(len(shape)) for shape in operands], operands, result)
-
-
-def _transpose(get: Get, operands: Sequence[Shape], result: Shape) -> Wiring:
-    order = get("permutation")
-    return _whole([sorted(range(len(order)), key=order.__getitem__)], operands, result)
-
-
-def _broadcast_in_dim(get: Get, operands: Sequence[Shape], result: Shape) -> Wiring | None:
-    # Further operands are sizes that are known when the program runs.
-    if len(operands) != 1:
-        return None
-    return _whole([get("broadcast_dimensions")], operands, result)
-
-
-def _reduce(get: Get, operands: Sequence[Shape], result: Shape) -> Wiring:
-    (shape,) = operands
-    gone = get("axes")
-    free, summed = itertools.count(), itertools.count(len(result))
-    labels = [next(summed if d in gone else free) for d in range(len(shape))]
-    return _whole([labels], operands, result)
-
-
-def _reshape(get: Get, operands: Sequence[Shape], result: Shape) -> Wiring | None:
-    order = get("dimensions")
-    return _in_order(range(len(operands[0])) if order is None else order, operands, result)
-
-
-def _squeeze(get: Get, operands: Sequence[Shape], result: Shape) -> Wiring | None:
-    return _in_order(range(len(operands[0])), operands, result)
-
-
-def _in_order(order: Sequence[int], operands: Sequence[Shape], result: Shape) -> Wiring | None:
-    """The wiring of an op that gives the same elements in row-major order.
-
-    Args:
-      order: of the operand's dimensions, before.
-    """
-    (shape,) = operands
-    # Dimensions of size 1 may come and go.
-    before = [d for d in order if shape[d] != 1]
-    after = [d for d, size in enumerate(result) if size != 1]
-    if [shape[d] for d in before] == [result[d] for d in after]:
-        at = dict(zip(before, after, strict=True))
-        return _whole([[at.get(d, -1) for d in range(len(shape))]], operands, result)
+# Pattern: (x[ab,c])[a,bc]
+def _reshaped(op: MappedOp) -> Wiring | None:
+    """The wiring of an op that gives the same elements in row-major order, with a label for each
+    part of a dimension that is one of both tensors; ``None`` if a dimension begins within a part
+    of the other tensor's."""
+    (shape,), (result,) = op.operands, op.results
     if not all(type(size) is int and size > 0 for size in (*shape, *result)):
         return None
-    return _split([shape[d] for d in order], order, result)
-
-
-def _split(sizes: Sequence[int], order: Sequence[int], result: Shape) -> Wiring | None:
-    """The wiring of a reshape, with a label for each part of a dimension that is one of both
-    tensors; ``None`` if a dimension begins within a part of the other tensor's.
-
-    Args:
-      sizes: of the operand's dimensions, in the order in which they are read.
-    """
+    order = op.get("dimensions") if op.name == "reshape" else None
+    order = range(len(shape)) if order is None else order
+    before, after = _strides([shape[d] for d in order]), _strides(result)
     # A dimension is between two strides, and a label between two of the strides of both tensors.
-    strides = sorted({*_strides(sizes), *_strides(result)}, reverse=True)
+    strides = sorted({*before, *after}, reverse=True)
     if any(a % b for a, b in itertools.pairwise(strides)):
         return None
     numbers = {stride: len(result) + k for k, stride in enumerate(strides[1:])}
-    for d, (large, small) in enumerate(itertools.pairwise(_strides(result))):
+    for d, (large, small) in enumerate(itertools.pairwise(after)):
         if strides.index(small) == strides.index(large) + 1:
             numbers[small] = d
 
-    def dims(shape: Shape) -> list[tuple[int, ...]]:
-        bounds = itertools.pairwise([strides.index(stride) for stride in _strides(shape)])
+    def dims(of_dims: Sequence[int]) -> list[tuple[int, ...]]:
+        bounds = itertools.pairwise(map(strides.index, of_dims))
         return [tuple([numbers[strides[k]] for k in range(a + 1, b + 1)]) for a, b in bounds]
 
-    operand = dict(zip(order, dims(sizes), strict=True))
+    operand = dict(zip(order, dims(before), strict=True))
     of_labels = {numbers[b]: a // b for a, b in itertools.pairwise(strides)}
-    return Wiring((tuple([operand[d] for d in sorted(order)]),), tuple(dims(result)), of_labels)
+    return Wiring((tuple([operand[d] for d in sorted(order)]),), tuple(dims(after)), of_labels)
 
 
-def _strides(shape: Shape) -> list[int]:
+def _strides(shape: Sequence[int]) -> list[int]:
     """The number of elements of an array, and then the strides of its dimensions."""
     return [*itertools.accumulate(reversed(shape), operator.mul, initial=1)][::-1]
 
 
-_READERS: dict[str, Callable[[Get, Sequence[Shape], Shape], Wiring | None]] = {
-    **dict.fromkeys(with_trait(Trait.RESHAPE), _squeeze),
-    "jaxpr.broadcast_in_dim": _broadcast_in_dim,
-    "jaxpr.dot_general": _dot_general,
-    "jaxpr.mul": _elementwise,
-    "jaxpr.reduce_max": _reduce,
-    "jaxpr.reduce_min": _reduce,
-    "jaxpr.reduce_sum": _reduce,
-    "jaxpr.reshape": _reshape,
-    # Into one part.
-    "jaxpr.split": _squeeze,
-    "jaxpr.transpose": _transpose,
-}
-"""How the wirings of ops are read, by name."""
+# Also what splits an array into one part.
+_RESHAPES = frozenset({"reshape", "split", "squeeze"})
+# Of which each dimension follows a loop of its own.
+_WIRED = frozenset({"broadcast_in_dim", "dot_general", "reduce_sum", "transpose"})

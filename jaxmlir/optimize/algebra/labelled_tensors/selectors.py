@@ -305,73 +305,66 @@ def _scatter_add(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tens
 
 def _slice(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor | None:
     get = kind.attributes.get
-    bounds = zip(get("start_indices"), get("limit_indices"), strict=True)
-    strides = get("strides") or (1,) * len(kind.shape)
-    specs = [SliceSelector(*bound, stride) for bound, stride in zip(bounds, strides, strict=True)]
-    return _sliced(algebra, kind, operands[0], specs, [()] * len(specs))
+    starts, limits = get("start_indices"), get("limit_indices")
+    specs = map(SliceSelector, starts, limits, get("strides") or (1,) * len(starts))
+    return _along_dims(algebra, kind, operands[0], kind.shapes[0], [(s, ()) for s in specs])
 
 
 def _dynamic_slice(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor | None:
     x, *starts = operands
-    return _sliced(
-        algebra, kind, x, list(map(DynamicSliceSelector, kind.shape)), [(t,) for t in starts]
-    )
+    ways = [(DynamicSliceSelector(n), (t,)) for n, t in zip(kind.shape, starts, strict=True)]
+    return _along_dims(algebra, kind, x, kind.shapes[0], ways)
 
 
-def _sliced(
-    algebra: Algebra, kind: OpKind, x: Tensor, specs: list[Any], operands: list[Any]
+def _along_dims(
+    algebra: Algebra,
+    kind: OpKind,
+    x: Tensor,
+    shape: Sequence[int],
+    ways: Sequence[tuple[RowSelector, Sequence[Tensor]]],
+    adds: bool = False,
 ) -> Tensor | None:
-    """A part of each dimension, where that is not all."""
+    """A part of each dimension of an operand, where that is not all.
+
+    Args:
+      shape: of the operand.
+      ways: how to select along each dimension, and what says where.
+      adds: whether the operand is such a part of the result, which is zero elsewhere.
+    """
     if not kind.sums_to(x):
         return None
-    for d, (have, want) in enumerate(zip(kind.shapes[0], kind.shape, strict=True)):
-        if have != want and d in x.labels:
-            rows = len(kind.shape) + d
-            x = x.relabelled({k: rows if k == d else k for k in x.labels})
-            x = _selection(algebra, x, specs[d], (rows, have), [(d, want)], operands[d], (rows,))
+    for d, (have, want) in enumerate(zip(shape, kind.shape, strict=True)):
+        # Along a dimension that is repeated, so are its parts.
+        if have == want or not (adds or d in x.labels):
+            continue
+        before = len(shape) + d
+        x = x.relabelled({k: before if k == d else k for k in x.labels})
+        rows, selected = ((d, want), (before, have)) if adds else ((before, have), (d, want))
+        gone = (before,) if have != 1 else ()
+        spec, where = ways[d]
+        x = _selection(algebra, x, spec, rows, [selected], where, gone)
     return x
 
 
 # Pattern: pad(x, 0)[n] = S[e,n] x[e]
 def _pad(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor | None:
-    config = kind.attributes["padding_config"]
+    config, shape = kind.attributes["padding_config"], kind.shapes[0]
     if not algebra.is_zero(operands[1]) or any(low < 0 or high < 0 for low, high, _ in config):
         return None
     specs = [
         SliceSelector(low, low + (size - 1) * (interior + 1) + 1, interior + 1)
-        for size, (low, _, interior) in zip(kind.shapes[0], config, strict=True)
+        for size, (low, _, interior) in zip(shape, config, strict=True)
     ]
-    return _added(algebra, kind, operands[0], kind.shapes[0], specs, [()] * len(specs))
+    return _along_dims(algebra, kind, operands[0], shape, [(s, ()) for s in specs], adds=True)
 
 
 # Pattern: dynamic_update_slice(0, x, i)[n] = S[e,n] x[e]
 def _dynamic_update_slice(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor | None:
-    zero, x, *starts = operands
+    (zero, x, *starts), shape = operands, kind.shapes[1]
     if not algebra.is_zero(zero):
         return None
-    sizes = kind.shapes[1]
-    specs = list(map(DynamicSliceSelector, sizes))
-    return _added(algebra, kind, x, sizes, specs, [(t,) for t in starts])
-
-
-def _added(
-    algebra: Algebra,
-    kind: OpKind,
-    x: Tensor,
-    sizes: Sequence[int],
-    specs: list[Any],
-    operands: list[Any],
-) -> Tensor | None:
-    """Dimensions of some sizes put among zeros, if there are any."""
-    if not kind.sums_to(x):
-        return None
-    for d, (have, want) in enumerate(zip(sizes, kind.shape, strict=True)):
-        if have != want:
-            row = len(sizes) + d
-            x = x.relabelled({k: row if k == d else k for k in x.labels})
-            gone = (row,) if have != 1 else ()
-            x = _selection(algebra, x, specs[d], (d, want), [(row, have)], operands[d], gone)
-    return x
+    ways = [(DynamicSliceSelector(n), (t,)) for n, t in zip(shape, starts, strict=True)]
+    return _along_dims(algebra, kind, x, shape, ways, adds=True)
 
 
 # Pattern: convert(i[e] == n)[..., e, n, ...] = S[e,n]

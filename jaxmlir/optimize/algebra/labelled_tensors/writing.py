@@ -362,10 +362,10 @@ def _product(
 def _reshaped(parts: LabelledReshape, x: LabelledArray) -> LabelledArray:
     dims = [parts.operand[k] for k in x.labels]
     labels = tuple(itertools.chain(*dims))
-    array = LabelledArray(reshaped(x.array, [parts.sizes[k] for k in labels]), labels)
+    array = LabelledArray(lax.reshape(x.array, [parts.sizes[k] for k in labels]), labels)
     array = array.spread([k for of_dim in parts.result for k in of_dim], parts.sizes)
     shape = [math.prod([parts.sizes[k] for k in of_dim]) for of_dim in parts.result]
-    return LabelledArray(reshaped(array, shape), tuple(range(len(shape))))
+    return LabelledArray(lax.reshape(array, shape), tuple(range(len(shape))))
 
 
 def _selected(
@@ -456,10 +456,6 @@ def contracted(
     array = lax.dot_general(a.array, b.array, numbers, precision, preferred_element_type)
     free = [k for x in (a, b) for k in x.labels if k not in both]
     return LabelledArray(array, (*groups[1], *free)).summed(gone)
-
-
-def reshaped(array: Any, shape: Sequence[int]) -> Any:
-    return array if array.shape == tuple(shape) else lax.reshape(array, shape)
 
 
 def _diagonal(array: Any, axes: Sequence[int]) -> Any:

@@ -13,7 +13,6 @@ Rows that a gather or a slice selects are a factor too, a matrix with one 1 in e
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -37,7 +36,7 @@ class Index:
 
     Attributes:
       parts: the indices that it has become: another one, or those that it was split into.
-      solid: whether it must not be split, as a gather reads it as one number.
+      solid: whether it must not be split: it is that of rows, or of the numbers that select them.
       exact: whether a sum ran over it that was not part of a matrix product.
     """
 
@@ -60,9 +59,9 @@ Dims = list[list[Index]]
 """The dimensions of a tensor."""
 
 
-def fresh(shape: Sequence[int]) -> Dims:
+def fresh(shape: Sequence[int], solid: bool = False) -> Dims:
     """Dimensions of a shape with indices of their own."""
-    return [[Index(size)] if size != 1 else [] for size in shape]
+    return [[Index(size, solid)] if size != 1 else [] for size in shape]
 
 
 def resolve(indices: Iterable[Index]) -> list[Index]:
@@ -91,74 +90,31 @@ def unify(a: Iterable[Index], b: Iterable[Index]) -> None:
     """Makes two sequences of indices the same.
 
     Raises:
-      NotAnEinsum: one cannot be split as the other is.  Nothing has changed then.
+      NotAnEinsum: one cannot be split as the other is.  Some of them may be split then.
     """
     left, right = resolve(a), resolve(b)
-    if len(left) == len(right) == 1 and left[0].size == right[0].size:
-        # As most are.
-        if left[0] is not right[0]:
-            right[0].become(left[0])
-        return
-    if not _fit(left, right):
-        raise NotAnEinsum
+    indices = [*left, *right]
     while left and right:
-        # An index that occurs twice may have been split meanwhile.
-        left[:1], right[:1] = resolve(left[:1]), resolve(right[:1])
-        x, y = left.pop(0), right.pop(0)
+        # What an index has become since: it may occur twice.
+        (x,), (y,) = resolve([left.pop(0)]), resolve([right.pop(0)])
         if x is y:
             continue
         if x.size == y.size:
             y.become(x)
-        elif x.size < y.size:
-            right.insert(0, _split(y, x))
-        else:
-            left.insert(0, _split(x, y))
-
-
-def _split(whole: Index, first: Index) -> Index:
-    """Splits an index into one that is known and the rest, which it returns."""
-    rest = Index(whole.size // first.size)
-    whole.become(first, rest)
-    return rest
-
-
-def _fit(left: Sequence[Index], right: Sequence[Index]) -> bool:
-    """Whether the one sequence can be split as the other."""
-    if left == right:
-        return True
-    if len({*left, *right}) < len(left) + len(right):
-        # To split an index here would split it there as well.
-        return [x.size for x in left] == [y.size for y in right]
-    a = [(x.size, x.solid) for x in left]
-    b = [(y.size, y.solid) for y in right]
-    while a and b:
-        (m, m_solid), (n, n_solid) = a.pop(0), b.pop(0)
-        if m == n:
             continue
-        if m > n:
-            a, b, m, m_solid, n, n_solid = b, a, n, n_solid, m, m_solid
-        if n_solid or n % m:
-            return False
-        b.insert(0, (n // m, False))
-    return not a and not b
+        first, whole, following = (x, y, right) if x.size < y.size else (y, x, left)
+        # To split an index that occurs twice would split it there as well.
+        is_alone = len({*indices}) == len(indices)
+        if whole.solid or whole.size % first.size or not is_alone:
+            raise NotAnEinsum
+        rest = Index(whole.size // first.size)
+        whole.become(first, rest)
+        following.insert(0, rest)
+    if left or right:
+        raise NotAnEinsum
 
 
 # -- The product that an expression is of others --
-
-
-@dataclass(slots=True)
-class Selector:
-    """A selector in a network.
-
-    Attributes:
-      value: the expression.
-      rows: the index of the rows.
-      selected: those of the selected ones.
-    """
-
-    value: Expr
-    rows: Index
-    selected: list[Index]
 
 
 @dataclass(slots=True)
@@ -169,7 +125,7 @@ class EinsumTerm:
       dims: what its dimensions run over; an index that occurs twice says that the value is zero
         where the two differ.
       factors: of which none is a scalar, with their dimensions.
-      selectors: matrices that select rows.
+      selectors: matrices that select rows, with their dimensions: that of the rows first.
       scalars: ``("mul" | "div", number)``, in the order in which they apply.
       sign: of the product.
       made: indices of identities and repetitions; those that no factor has are summed by counting.
@@ -177,7 +133,7 @@ class EinsumTerm:
 
     dims: Dims
     factors: list[tuple[Expr, Dims]] = field(default_factory=list)
-    selectors: list[Selector] = field(default_factory=list)
+    selectors: list[tuple[Expr, Dims]] = field(default_factory=list)
     scalars: list[tuple[str, Expr]] = field(default_factory=list)
     sign: int = 1
     made: list[Index] = field(default_factory=list)
@@ -244,11 +200,9 @@ def term_of(expr: Expr, terms: Sequence[EinsumTerm]) -> EinsumTerm:
         index = Index(expr.sizes[0])
         return EinsumTerm([[index], [index]], made=[index])
     if expr.kind == "selector":
-        # A row is read as one number.
-        (rows,), *selected = fresh(expr.sizes)
-        rows.solid = True
-        selector = Selector(expr, rows, [*itertools.chain(*selected)])
-        return EinsumTerm([[rows], *selected], selectors=[selector])
+        # A row is read as one number, and one number says which.
+        dims = fresh(expr.sizes, solid=True)
+        return EinsumTerm(list(dims), selectors=[(expr, dims)])
     if expr.kind == "reshape":
         return _reshaped(expr, *terms)
     dims: dict[int, list[Index]] = {}

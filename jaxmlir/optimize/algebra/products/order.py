@@ -8,6 +8,8 @@ taken again and again.
 
 A factor that selects rows is multiplied with one that has these rows or the selected ones, and
 nobody else.
+
+The search writes sets of indices, and of factors, as numbers with a bit for each.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ import functools
 import heapq
 import itertools
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -36,48 +37,53 @@ bytes, 1.15 times in the estimate: its copy, and the padding of its cotangent, w
 gradient of a language model.
 """
 
-Order = tuple[tuple[int, int], ...]
-"""Steps: each multiplies two tensors and appends the product.  The factors come first, then the
-selectors."""
-
 # Splits looked at, before the search is not exact any more: 0.1 s, or a chain of 24 factors.
 MAX_SPLITS = 10_000
 
+Indices = tuple[int, ...]
+"""The indices of a dimension, in row-major order; or of several."""
+
 
 class SelectionFactor(NamedTuple):
-    """A factor that selects rows, as the search sees it: bit sets of indices."""
+    """A factor that selects rows.
+
+    Attributes:
+      rows: the index of the rows.
+      selected: those of the selected ones.
+      transposable: whether the selected rows may be added up where they came from.
+      picks: whether each selected row may be one of a tensor that has rows for each of them.
+    """
 
     rows: int
-    selected: int
+    selected: Indices
     transposable: bool
-    """Whether the selected rows may be added up where they came from."""
     picks: bool = False
-    """Whether each selected row may be one of a tensor that has rows for each of them."""
 
 
 @dataclass(unsafe_hash=True)
 class Network:
-    """A network as the search sees it; sets of indices and factors are numbers, a bit for each.
+    """The factors of a product, and the indices that they share.
 
     Nobody changes one; where Python watches over that, it takes twice as long to make one.
 
     Attributes:
       sizes: of the indices.
-      factors: the indices of each tensor.
-      out: the indices of the result.
+      factors: for each tensor, the indices of each of its dimensions.
+      selections: the factors that select rows, which come after the tensors.
+      out: the indices of each dimension of the result.
       itemsize: bytes of a number.
       costs: of the target.
-      fixed: the factors, selectors after tensors, that are the same in each iteration of a loop.
+      fixed: the factors that are the same in each iteration of a loop.
       trips: of how many iterations; what only fixed factors are multiplied to is computed once.
     """
 
     sizes: tuple[int, ...]
-    factors: tuple[int, ...]
+    factors: tuple[tuple[Indices, ...], ...]
     selections: tuple[SelectionFactor, ...]
-    out: int
+    out: tuple[Indices, ...]
     itemsize: int
     costs: Costs
-    fixed: int = 0
+    fixed: frozenset[int] = frozenset()
     trips: int = 1
     _sizes: dict[int, int] = field(default_factory=dict, compare=False)
 
@@ -85,7 +91,7 @@ class Network:
         """The number of elements of a tensor with some indices."""
         size = self._sizes.get(indices)
         if size is None:
-            size = math.prod(self.sizes[i] for i in _bits(indices))
+            size = math.prod(self.sizes[i] for i in _members(indices))
             self._sizes[indices] = size
         return size
 
@@ -112,110 +118,139 @@ class Network:
     def selects(self, tensor: int, s: SelectionFactor, needed: int) -> int | None:
         """The indices of a tensor whose rows are selected, picked or added up; ``None`` if they
         cannot be."""
-        there, back = (s.rows, s.selected), (s.selected, s.rows)
+        rows, selected = 1 << s.rows, _set_of(s.selected)
+        there, back = (rows, selected), (selected, rows)
         for old, new in (there, back) if s.transposable else (there,):
             if tensor & old == old and not (tensor & new or old & needed):
                 return tensor & ~old | new
-        both = s.rows | s.selected
-        if s.picks and tensor & both == both and not s.rows & needed:
-            return tensor & ~s.rows
+        both = rows | selected
+        if s.picks and tensor & both == both and not rows & needed:
+            return tensor & ~rows
         return None
 
     def selected(self, tensor: int, result: int, s: SelectionFactor) -> TensorCost:
         """The cost of selecting rows, or of adding them up to what is filled with zeros first."""
-        if tensor & s.rows:
+        if tensor >> s.rows & 1:
             return TensorCost(0, 2 * self.bytes(result), 1)
         return TensorCost(0, 2 * self.bytes(tensor) + self.bytes(result), 1)
+
+
+def _set_of(members: Iterable[int]) -> int:
+    """The number that a set is written as."""
+    number = 0
+    for member in members:
+        number |= 1 << member
+    return number
+
+
+def _members(number: int) -> Iterator[int]:
+    """The members of the set that a number is."""
+    while number:
+        lowest = number & -number
+        yield lowest.bit_length() - 1
+        number ^= lowest
 
 
 class PartialProduct(NamedTuple):
     """Some factors multiplied.
 
     Attributes:
+      inside: which of them.
       indices: those of the product.
       cost: of all steps so far.
-      tree: a factor's number, or the two parts that were multiplied.
+      parts: the two that were multiplied; nothing of a single factor.
       fixed: whether all of them are.
       selection: what this is, if it is a selection and no tensor.
     """
 
+    inside: int
     indices: int
     cost: TensorCost
-    tree: int | tuple
+    parts: tuple[PartialProduct, ...] = ()
     fixed: bool = False
     selection: SelectionFactor | None = None
 
 
 class _OrderSearch:
+    """The products of the factors of a network.
+
+    Attributes:
+      singles: each factor alone.
+    """
+
     def __init__(self, network: Network):
         self.network = network
-        selections = [s.rows | s.selected for s in network.selections]
-        self.factors = [*network.factors, *selections]
+        factors = [_set_of(itertools.chain(*dims)) for dims in network.factors]
+        factors += [1 << s.rows | _set_of(s.selected) for s in network.selections]
+        self._out = _set_of(itertools.chain(*network.out))
         self._users = [0] * len(network.sizes)
-        for k, indices in enumerate(self.factors):
-            for i in _bits(indices):
+        for k, indices in enumerate(factors):
+            for i in _members(indices):
                 self._users[i] |= 1 << k
+        self.singles: list[PartialProduct] = [
+            self._single(k, indices) for k, indices in enumerate(factors)
+        ]
 
     def ns(self, part: PartialProduct) -> float:
         """The nanoseconds of all steps of a part."""
         return part.cost.ns(self.network.costs)
 
-    def needed(self, indices: int, inside: int) -> int:
+    def _needed(self, indices: int, inside: int) -> int:
         """The indices among some that the result has, or a factor that is not in a set."""
-        needed = self.network.out & indices
-        for i in _bits(indices & ~needed):
+        needed = self._out & indices
+        for i in _members(indices & ~needed):
             if self._users[i] & ~inside:
                 needed |= 1 << i
         return needed
 
-    def single(self, k: int) -> PartialProduct:
-        dense = len(self.network.factors)
-        fixed = bool(self.network.fixed >> k & 1)
+    def _single(self, k: int, indices: int) -> PartialProduct:
+        inside, dense = 1 << k, len(self.network.factors)
+        fixed = k in self.network.fixed
         if k >= dense:
-            return PartialProduct(
-                self.factors[k], FREE, k, fixed, self.network.selections[k - dense]
-            )
-        indices = self.factors[k]
-        needed = self.needed(indices, 1 << k)
-        return PartialProduct(
-            needed, self._step(self.network.reduced(indices, needed), fixed), k, fixed
-        )
+            selection = self.network.selections[k - dense]
+            return PartialProduct(inside, indices, FREE, fixed=fixed, selection=selection)
+        needed = self._needed(indices, inside)
+        cost = self._step(self.network.reduced(indices, needed), fixed)
+        return PartialProduct(inside, needed, cost, fixed=fixed)
 
     def _step(self, cost: TensorCost, fixed: bool) -> TensorCost:
         return cost.shared(self.network.trips) if fixed else cost
 
-    def join(self, a: PartialProduct, b: PartialProduct, inside: int) -> PartialProduct | None:
-        """The product of two parts, which have the factors ``inside``; ``None`` if it is none."""
-        network = self.network
-        needed = self.needed(a.indices | b.indices, inside)
+    def join(self, a: PartialProduct, b: PartialProduct) -> PartialProduct | None:
+        """The product of two parts; ``None`` if it is none."""
         if a.selection is not None:
             a, b = b, a
         if a.selection is not None:
             return None
-        tree, fixed = (a.tree, b.tree), a.fixed and b.fixed
+        network, inside, fixed = self.network, a.inside | b.inside, a.fixed and b.fixed
+        needed = self._needed(a.indices | b.indices, inside)
         if b.selection is None:
-            step = self._step(network.multiplied(a.indices, b.indices, needed), fixed)
-            return PartialProduct(
-                (a.indices | b.indices) & needed, a.cost + b.cost + step, tree, fixed
-            )
-        result = network.selects(a.indices, b.selection, needed)
-        if result is None:
-            return None
-        step = network.selected(a.indices, result, b.selection) + network.reduced(result, needed)
-        return PartialProduct(result & needed, a.cost + self._step(step, fixed), tree, fixed)
+            indices = a.indices | b.indices
+            step = network.multiplied(a.indices, b.indices, needed)
+        else:
+            indices = network.selects(a.indices, b.selection, needed)
+            if indices is None:
+                return None
+            step = network.selected(a.indices, indices, b.selection)
+            step += network.reduced(indices, needed)
+        cost = a.cost + b.cost + self._step(step, fixed)
+        return PartialProduct(inside, indices & needed, cost, (a, b), fixed)
 
 
 class MultiplicationOrder(NamedTuple):
-    """An order of multiplication.
+    """An order of multiplication.  The tensors, the selections and then the products have numbers.
 
     Attributes:
       cost: an estimate for all steps.
-      order: the steps.
+      steps: each multiplies two tensors, or a tensor and a selection, and gives the next product.
+      left: for each number the set of indices that are left, those that nobody else needs being
+        summed over.
       smallest: the number of the tensor that has the fewest elements, of all on the way.
     """
 
     cost: TensorCost
-    order: Order
+    steps: tuple[tuple[int, int], ...]
+    left: tuple[int, ...]
     smallest: int
 
 
@@ -223,192 +258,146 @@ class MultiplicationOrder(NamedTuple):
 def best_order(network: Network) -> MultiplicationOrder | None:
     """The cheapest order; ``None`` if none was found."""
     search = _OrderSearch(network)
-    singles = [search.single(k) for k in range(len(search.factors))]
-    best = _exact(search, singles)
-    if best is None:
-        best = _greedy(search, singles)
-    if best is None:
+    whole = _exact(search) or _greedy(search)
+    if whole is None:
         return None
-    order = _steps(best.tree, len(singles))
-    return MultiplicationOrder(best.cost, order, _smallest(search, singles, order))
-
-
-def _smallest(search: _OrderSearch, singles: list[PartialProduct], order: Order) -> int:
-    parts = list(singles)
-    inside = [1 << k for k in range(len(parts))]
-    for i, j in order:
-        inside.append(inside[i] | inside[j])
-        parts.append(search.join(parts[i], parts[j], inside[-1]))
+    products, pending = [], [whole]
+    while pending:
+        part = pending.pop()
+        if part.parts:
+            products.append(part)
+            pending += reversed(part.parts)
+    # Each after what it is the product of.
+    parts = [*search.singles, *reversed(products)]
+    numbers = {part.inside: k for k, part in enumerate(parts)}
+    steps = [(numbers[a.inside], numbers[b.inside]) for a, b in (p.parts for p in products[::-1])]
     tensors = (k for k, part in enumerate(parts) if part.selection is None)
-    return min(tensors, key=lambda k: search.network.size(parts[k].indices))
+    return MultiplicationOrder(
+        whole.cost,
+        tuple(steps),
+        tuple([part.indices for part in parts]),
+        min(tensors, key=lambda k: network.size(parts[k].indices)),
+    )
 
 
-def _exact(search: _OrderSearch, singles: list[PartialProduct]) -> PartialProduct | None:
+def _exact(search: _OrderSearch) -> PartialProduct | None:
     """The best order, of connected parts; ``None`` if there are too many."""
-    count = len(singles)
-    by_size: list[dict[int, PartialProduct]] = [
-        {},
-        {1 << k: part for k, part in enumerate(singles)},
-    ]
+    by_size: list[list[PartialProduct]] = [[], search.singles]
     splits = 0
-    for size in range(2, count + 1):
+    for size in range(2, len(search.singles) + 1):
         parts: dict[int, PartialProduct] = {}
         for small in range(1, size // 2 + 1):
-            for (p, a), (q, b) in itertools.product(
-                by_size[small].items(), by_size[size - small].items()
-            ):
+            for a, b in itertools.product(by_size[small], by_size[size - small]):
                 splits += 1
                 if splits > MAX_SPLITS:
                     return None
-                if p & q or not a.indices & b.indices or (2 * small == size and p > q):
+                if a.inside & b.inside or not a.indices & b.indices:
                     continue
-                inside = p | q
-                joined = search.join(a, b, inside)
-                if joined is not None and (
-                    inside not in parts or search.ns(joined) < search.ns(parts[inside])
-                ):
-                    parts[inside] = joined
-        by_size.append(parts)
-    largest: list[tuple[int, PartialProduct]] = []
+                if 2 * small == size and a.inside > b.inside:
+                    # The other way round they are met as well.
+                    continue
+                joined = search.join(a, b)
+                if joined is not None:
+                    best = parts.get(joined.inside)
+                    if best is None or search.ns(joined) < search.ns(best):
+                        parts[joined.inside] = joined
+        by_size.append([*parts.values()])
+    largest: list[PartialProduct] = []
     inside = 0
-    for parts in reversed(by_size):
-        for p, part in parts.items():
-            if not p & inside:
-                largest.append((p, part))
-                inside |= p
+    for part in itertools.chain(*reversed(by_size)):
+        if not part.inside & inside:
+            largest.append(part)
+            inside |= part.inside
     return _outer(search, largest)
 
 
-def _outer(search: _OrderSearch, parts: list[tuple[int, PartialProduct]]) -> PartialProduct | None:
+def _outer(search: _OrderSearch, parts: list[PartialProduct]) -> PartialProduct | None:
     """The product of parts without common indices, the smallest first."""
-    parts.sort(key=lambda item: search.network.size(item[1].indices))
-    inside, whole = parts[0]
-    for p, part in parts[1:]:
-        inside |= p
-        joined = search.join(whole, part, inside)
+    whole, *others = sorted(parts, key=lambda part: search.network.size(part.indices))
+    for part in others:
+        joined = search.join(whole, part)
         if joined is None:
             return None
         whole = joined
     return whole if whole.selection is None else None
 
 
-def _greedy(search: _OrderSearch, singles: list[PartialProduct]) -> PartialProduct | None:
+def _greedy(search: _OrderSearch) -> PartialProduct | None:
     """An order that multiplies what is cheapest to multiply, again and again."""
-    live = dict(enumerate(singles))
-    inside = {k: 1 << k for k in live}
+    live = dict(enumerate(_elementwise_multiplied(search)))
+    number = itertools.count(len(live))
     heap: list[tuple[float, int, int, PartialProduct]] = []
-    number = itertools.count(len(singles))
-
-    def take_place(i: int, j: int, joined: PartialProduct) -> int:
-        place = next(number)
-        inside[place] = inside[i] | inside[j]
-        del live[i], live[j]
-        live[place] = joined
-        return place
-
-    # Elementwise products cost nothing. They would be taken first; of n factors, in n^2 steps.
-    alike: dict[int, int] = {}
-    for k, part in enumerate(singles):
-        first = alike.get(part.indices)
-        if part.selection is None and first is not None:
-            joined = search.join(live[first], part, inside[first] | inside[k])
-            if joined is not None and joined.indices == part.indices:
-                k = take_place(first, k, joined)
-        if part.selection is None:
-            alike[part.indices] = k
 
     def push(i: int, j: int) -> None:
         a, b = live[i], live[j]
-        if a.indices & b.indices:
-            joined = search.join(a, b, inside[i] | inside[j])
-            if joined is not None:
-                step = search.ns(joined) - search.ns(a) - search.ns(b)
-                heapq.heappush(heap, (step, i, j, joined))
+        joined = search.join(a, b) if a.indices & b.indices else None
+        if joined is not None:
+            step = search.ns(joined) - search.ns(a) - search.ns(b)
+            heapq.heappush(heap, (step, i, j, joined))
 
     for i, j in itertools.combinations(live, 2):
         push(i, j)
     while heap:
         _, i, j, joined = heapq.heappop(heap)
-        if i not in live or j not in live:
+        if i in live and j in live:
+            del live[i], live[j]
+            others, product = [*live], next(number)
+            live[product] = joined
+            for k in others:
+                push(k, product)
+    return _outer(search, [*live.values()])
+
+
+def _elementwise_multiplied(search: _OrderSearch) -> list[PartialProduct]:
+    """The factors, those with the same indices multiplied, which costs nothing.
+
+    These products would be taken first; of n factors, in n^2 steps.
+    """
+    live = {part.inside: part for part in search.singles}
+    alike: dict[int, PartialProduct] = {}
+    for part in search.singles:
+        if part.selection is not None:
             continue
-        place = take_place(i, j, joined)
-        for k in live:
-            if k != place:
-                push(k, place)
-    return _outer(search, [(inside[k], part) for k, part in live.items()])
-
-
-def _steps(tree: int | tuple, count: int) -> Order:
-    """The steps of a tree of products."""
-    steps: list[tuple[int, int]] = []
-    done: dict[int, int] = {}
-    pending = [tree]
-    while pending:
-        node = pending[-1]
-        if isinstance(node, int):
-            done[id(node)] = node
-            pending.pop()
-            continue
-        waiting = [side for side in node if id(side) not in done]
-        if waiting:
-            pending += waiting
-            continue
-        steps.append((done[id(node[0])], done[id(node[1])]))
-        done[id(node)] = count + len(steps) - 1
-        pending.pop()
-    return tuple(steps)
-
-
-def _bits(number: int) -> Iterator[int]:
-    """The numbers of the bits of a number that are set."""
-    while number:
-        lowest = number & -number
-        yield lowest.bit_length() - 1
-        number ^= lowest
+        first = alike.get(part.indices)
+        joined = None if first is None else search.join(first, part)
+        if joined is not None and joined.indices == part.indices:
+            del live[first.inside], live[part.inside]
+            live[joined.inside] = alike[part.indices] = joined
+        else:
+            alike[part.indices] = part
+    return [*live.values()]
 
 
 # -- A product in its order, as a tensor --
 
 
-Indices = tuple[int, ...]
-
-
 class ContractionPlan(NamedTuple):
-    """A product in an order of multiplication; hashable.
+    """A product in an order of multiplication.
 
     Attributes:
-      sizes: of the indices.
-      factors: for each tensor, the indices of each of its dimensions.
-      selectors: for each, the index of the rows, and those of the selected ones.
-      out: the indices of each dimension of the result.
-      order: the steps.
-      scalars: ``"mul"`` or ``"div"``.
-      scaled: which tensor, in the order's numbers, the scalars are applied to.
+      network: its factors.
+      order: the order.
+      values: the tensors, the selectors, the scalars.
+      scalars: what each does, ``"mul"`` or ``"div"``; they are applied to the smallest tensor.
       times: how often the product is added up, for indices that no factor has.
       sign: of the product.
       exact: the indices of sums, which are not rounded as matrix products may be.
       dot: the mark of the matrix products.
     """
 
-    sizes: Indices
-    factors: tuple[tuple[Indices, ...], ...]
-    selectors: tuple[tuple[int, Indices], ...]
-    out: tuple[Indices, ...]
-    order: Order
+    network: Network
+    order: MultiplicationOrder
+    values: Sequence[Expr]
     scalars: tuple[str, ...]
-    scaled: int
     times: int
     sign: int
     exact: frozenset[int]
     dot: Dot
 
-    def tensor(self, algebra: Algebra, exprs: Sequence[Expr]) -> Tensor:
-        """The product, labelled by the numbers of the result's dimensions.
-
-        Args:
-          exprs: the tensors, the selectors, the scalars.
-        """
-        return _Multiplication(self, algebra, exprs).result()
+    @property
+    def cost(self) -> TensorCost:
+        """An estimate."""
+        return self.order.cost
 
     def text(self, dims: Iterable[int]) -> str:
         """The Einstein sum, with the order in brackets: ``ab,bc,c->a as (0 (1 2))``.
@@ -416,13 +405,66 @@ class ContractionPlan(NamedTuple):
         Args:
           dims: those of the result, in the order that they are to have.
         """
-        names = [_letters({i for dim in dims for i in dim}) for dims in self.factors]
-        names += [f"{_letters(selected)}<{_letters([rows])}" for rows, selected in self.selectors]
+        network = self.network
+        names = [_letters({i for dim in dims for i in dim}) for dims in network.factors]
+        names += [f"{_letters(s.selected)}<{_letters([s.rows])}" for s in network.selections]
         trees = list(map(str, range(len(names))))
-        for i, j in self.order:
+        for i, j in self.order.steps:
             trees.append(f"({trees[i]} {trees[j]})")
-        out = _letters(i for d in dims for i in self.out[d])
+        out = _letters(i for d in dims for i in network.out[d])
         return f"{','.join(names)}->{out} as {trees[-1]}"
+
+    def tensor(self, algebra: Algebra) -> Tensor:
+        """The product, labelled by the numbers of the result's dimensions."""
+        network, values = self.network, iter(self.values)
+        # What has been multiplied so far; labels are indices.
+        tensors: list[Tensor] = []
+
+        def add(tensor: Tensor) -> None:
+            """Sums a tensor over what nobody else needs, and applies the scalars if it is its
+            turn."""
+            left = self.order.left[len(tensors)]
+            gone = [i for i in tensor.labels if not left >> i & 1]
+            tensor = algebra.raw_sum(tensor, gone) if gone else tensor
+            is_smallest = len(tensors) == self.order.smallest
+            tensors.append(self._scaled(algebra, tensor) if is_smallest else tensor)
+
+        for dims in network.factors:
+            add(_with_indices(algebra, next(values), dims, network.sizes))
+        dense = len(tensors)
+        for s in network.selections:
+            tensors.append(Tensor(next(values), (s.rows, *s.selected)))
+        selectors = range(dense, len(tensors))
+        for i, j in self.order.steps:
+            a, b = tensors[i], tensors[j]
+            if j in selectors:
+                rows, *selected = b.labels
+                add(algebra.selected(a, b, [rows] if rows in a.labels else selected))
+            else:
+                add(self._product(algebra, a, b, self.order.left[len(tensors)]))
+        return _laid_out(algebra, tensors[-1].times(self.sign), network)
+
+    def _product(self, algebra: Algebra, a: Tensor, b: Tensor, left: int) -> Tensor:
+        both = [i for i in a.labels if i in b.labels]
+        gone = [i for i in both if not left >> i & 1]
+        params = None
+        if gone and len(both) < max(len(a.labels), len(b.labels)):
+            # A sum that was none of a matrix product keeps all digits.
+            is_exact = not self.exact.isdisjoint(gone)
+            params = Dot(lax.Precision.HIGHEST) if is_exact else self.dot
+        return algebra.raw_product(a, b, gone, params)
+
+    def _scaled(self, algebra: Algebra, tensor: Tensor) -> Tensor:
+        """A tensor times the scalars."""
+        numbers = self.values[len(self.values) - len(self.scalars) :]
+        for kind, number in zip(self.scalars, numbers, strict=True):
+            if kind == "mul":
+                tensor = algebra.raw_product(tensor, Tensor(number, ()))
+            else:
+                operands = [tensor.unsigned, Tensor(number, ())]
+                quotient = algebra.apply("div", None, operands, number.dtype)
+                tensor = quotient.times(tensor.sign)
+        return algebra.scaled(tensor, self.times)
 
 
 def _letters(indices: Iterable[int]) -> str:
@@ -430,124 +472,43 @@ def _letters(indices: Iterable[int]) -> str:
     return "".join(alphabet[i] if i < len(alphabet) else f"<{i}>" for i in indices)
 
 
-class _Multiplication:
-    """The steps of a plan, each a tensor whose labels are indices."""
+def _with_indices(
+    algebra: Algebra, expr: Expr, dims: tuple[Indices, ...], sizes: Sequence[int]
+) -> Tensor:
+    """A factor with one dimension for each of its indices."""
+    flat = [index for dim in dims for index in dim]
+    tensor = Tensor(expr, tuple(range(len(dims))))
+    if any(len(dim) != 1 for dim in dims):
+        places = iter(range(len(flat)))
+        parts = [tuple([next(places) for _ in dim]) for dim in dims]
+        result = [(k,) for of_dim in parts for k in of_dim]
+        tensor = algebra.reshaped(tensor, parts, result, [sizes[index] for index in flat])
+    return algebra.diagonal(tensor.relabelled(flat))
 
-    def __init__(self, plan: ContractionPlan, algebra: Algebra, exprs: Sequence[Expr]):
-        self.plan = plan
-        self.algebra = algebra
-        first, last = len(plan.factors), len(plan.factors) + len(plan.selectors)
-        self.factors = exprs[:first]
-        self.selectors = [
-            Tensor(expr, (rows, *selected))
-            for expr, (rows, selected) in zip(exprs[first:last], plan.selectors, strict=True)
-        ]
-        self.scalars = exprs[last:]
-        # How many tensors and selectors have an index; the result has it for good.
-        self.users = Counter(index for dim in plan.out for index in dim)
-        for dims in plan.factors:
-            self.users.update({index for dim in dims for index in dim})
-        for t in self.selectors:
-            self.users.update(t.labels)
 
-    def result(self) -> Tensor:
-        plan = self.plan
-        live: dict[int, Tensor] = {}
-        for k, (expr, dims) in enumerate(zip(self.factors, plan.factors, strict=True)):
-            live[k] = self.scale(k, self.factor(expr, dims))
-        selectors = dict(enumerate(self.selectors, start=len(live)))
-        for step, (i, j) in enumerate(plan.order, start=len(live) + len(selectors)):
-            if i in selectors:
-                i, j = j, i
-            if j in selectors:
-                product = self.selected(live.pop(i), selectors[j])
-            else:
-                product = self.product(live.pop(i), live.pop(j))
-            live[step] = self.scale(step, product)
-        ((_, tensor),) = live.items()
-        return self.laid_out(tensor.times(plan.sign))
-
-    def factor(self, expr: Expr, dims: tuple[Indices, ...]) -> Tensor:
-        """A tensor with one dimension for each of its indices that is needed elsewhere."""
-        flat = [index for dim in dims for index in dim]
-        tensor = Tensor(expr, tuple(range(len(dims))))
-        if any(len(dim) != 1 for dim in dims):
-            places = iter(range(len(flat)))
-            parts = [tuple([next(places) for _ in dim]) for dim in dims]
-            sizes = [self.plan.sizes[index] for index in flat]
-            result = [(k,) for of_dim in parts for k in of_dim]
-            tensor = self.algebra.reshaped(tensor, parts, result, sizes)
-        return self.release(self.algebra.diagonal(tensor.relabelled(flat)))
-
-    def release(self, tensor: Tensor) -> Tensor:
-        """A tensor, which is counted as a user, summed over the indices that nobody else has."""
-        self.users.subtract(tensor.labels)
-        gone = [i for i in tensor.labels if not self.users[i]]
-        summed = self.algebra.raw_sum(tensor, gone) if gone else tensor
-        self.users.update(summed.labels)
-        return summed
-
-    def selected(self, tensor: Tensor, selector: Tensor) -> Tensor:
-        """Rows of a tensor selected, picked, or added up."""
-        self.users.subtract(tensor.labels)
-        self.users.subtract(selector.labels)
-        rows, *chosen = selector.labels
-        gone = [rows] if rows in tensor.labels else chosen
-        selection = self.algebra.selected(tensor, selector, gone)
-        self.users.update(selection.labels)
-        return self.release(selection)
-
-    def product(self, a: Tensor, b: Tensor) -> Tensor:
-        self.users.subtract(a.labels)
-        self.users.subtract(b.labels)
-        both = [i for i in a.labels if i in b.labels]
-        gone = [i for i in both if not self.users[i]]
-        params = None
-        if gone and len(both) < max(len(a.labels), len(b.labels)):
-            # A sum that was none of a matrix product keeps all digits.
-            is_exact = not self.plan.exact.isdisjoint(gone)
-            params = Dot(lax.Precision.HIGHEST) if is_exact else self.plan.dot
-        product = self.algebra.raw_product(a, b, gone, params)
-        self.users.update(product.labels)
-        return product
-
-    def scale(self, k: int, tensor: Tensor) -> Tensor:
-        """A tensor times the scalars, if it is the one that they are applied to."""
-        plan = self.plan
-        if k != plan.scaled:
-            return tensor
-        for kind, number in zip(plan.scalars, self.scalars, strict=True):
-            if kind == "mul":
-                tensor = self.algebra.raw_product(tensor, Tensor(number, ()))
-            else:
-                operands = [tensor.unsigned, Tensor(number, ())]
-                quotient = self.algebra.apply("div", None, operands, number.dtype)
-                tensor = quotient.times(tensor.sign)
-        return self.algebra.scaled(tensor, plan.times)
-
-    def laid_out(self, tensor: Tensor) -> Tensor:
-        """The result: zero where an index differs from itself."""
-        algebra, sizes = self.algebra, dict(enumerate(self.plan.sizes))
-        out: list[Indices] = []
-        seen: set[int] = set()
-        for dim in self.plan.out:
-            labels = []
-            for index in dim:
-                if index in seen:
-                    size, other = sizes[index], len(sizes)
-                    sizes[other] = size
-                    eye = algebra.atom("eye", None, (size, size), np.dtype(bool))
-                    operands = [Tensor(eye, (index, other)), tensor.unsigned]
-                    masked = algebra.apply("mask", 0, operands, tensor.expr.dtype)
-                    tensor, index = masked.times(tensor.sign), other
-                seen.add(index)
-                labels.append(index)
-            out.append(tuple(labels))
-        if all(len(labels) == 1 for labels in out):
-            at = {labels[0]: d for d, labels in enumerate(out)}
-            return tensor.relabelled(at)
-        present = {*tensor.labels}
-        dims = [d for d, labels in enumerate(out) if not present.isdisjoint(labels)]
-        parts = [(k,) for k in tensor.labels]
-        merged = self.algebra.reshaped(tensor, parts, [out[d] for d in dims], sizes)
-        return merged.relabelled(dims)
+def _laid_out(algebra: Algebra, tensor: Tensor, network: Network) -> Tensor:
+    """A product whose labels are indices, by the dimensions of the result: zero where an index
+    differs from itself."""
+    sizes = dict(enumerate(network.sizes))
+    out: list[Indices] = []
+    seen: set[int] = set()
+    for dim in network.out:
+        labels = []
+        for index in dim:
+            if index in seen:
+                size, other = sizes[index], len(sizes)
+                sizes[other] = size
+                eye = algebra.atom("eye", None, (size, size), np.dtype(bool))
+                operands = [Tensor(eye, (index, other)), tensor.unsigned]
+                masked = algebra.apply("mask", 0, operands, tensor.expr.dtype)
+                tensor, index = masked.times(tensor.sign), other
+            seen.add(index)
+            labels.append(index)
+        out.append(tuple(labels))
+    if all(len(labels) == 1 for labels in out):
+        at = {labels[0]: d for d, labels in enumerate(out)}
+        return tensor.relabelled(at)
+    present = {*tensor.labels}
+    dims = [d for d, labels in enumerate(out) if not present.isdisjoint(labels)]
+    parts = [(k,) for k in tensor.labels]
+    return algebra.reshaped(tensor, parts, [out[d] for d in dims], sizes).relabelled(dims)

@@ -138,7 +138,7 @@ class _ProductTrees:
                 and root in self.function.reading.ops
                 and self.function.parts(root) is not None
             ):
-                self.trees[root] = tree = self.function.tree(root)
+                self.trees[root] = tree = ProductTree(self.function, root)
                 pending += tree.cuts if tree.is_mixed else tree.unsuited
 
     def absorb(self) -> None:
@@ -171,7 +171,7 @@ class _ProductTrees:
         left = sum(self._ns(tree) for tree in (*before, *([own_tree] if own_tree else ())))
         after = []
         for tree in before:
-            without = self.function.tree(tree.root, {*self.absorbed, value})
+            without = ProductTree(self.function, tree.root, {*self.absorbed, value})
             if value in without.cuts or without.best is None:
                 return False
             left -= self.min_gain * without.best.cost.ns(self.function.costs)
@@ -353,7 +353,7 @@ class _DistributedProduct(NamedTuple):
             met = {*term.labels, *other.labels}
             times = math.prod([expr.sizes[k] for k in gone if k not in met])
             product = algebra.scaled(algebra.raw_product(*factors, gone, expr.params), times)
-            tree = function.tree(product.expr, within, is_new=True)
+            tree = ProductTree(function, product.expr, within, is_new=True)
             if tree.best is None:
                 return None
             cost += tree.best.cost

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Set
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect.ir import ir
@@ -28,6 +26,7 @@ from jaxmlir.optimize.algebra.products.network import (
 )
 from jaxmlir.optimize.algebra.products.order import (
     ContractionPlan,
+    Indices,
     Network,
     SelectionFactor,
     best_order,
@@ -73,7 +72,7 @@ class FunctionProducts:
       costs: of the target.
       products: those that are products, in order.
       plans: the best orders that were found, for products of the same structure, each with the
-        places of what it is computed from among the product's values.
+        places of what is multiplied among the product's values.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class FunctionProducts:
         arguments = range(body.arity if fixed else 0)
         trips = ((reading.tensors[v].expr, fixed.get(body.value(v))) for v in arguments)
         self.fixed: dict[Expr, int] = {expr: times for expr, times in trips if times is not None}
-        self.plans: dict[Hashable, tuple[PlannedProduct | None, list[int]]] = {}
+        self.plans: dict[Hashable, tuple[ContractionPlan | None, list[int]]] = {}
         self._parts: dict[Expr, tuple[Expr, ...] | None] = {}
         products = [e for e in reading.ops if e.kind in PRODUCTS]
         self.products: list[Expr] = [e for e in products if self.parts(e) is not None]
@@ -141,17 +140,6 @@ class FunctionProducts:
         users = self.users(expr, 2)
         return len(users) == 1 and users[0] is not None
 
-    def tree(
-        self, root: Expr, absorbed: Collection[Expr] = (), is_new: bool = False
-    ) -> ProductTree:
-        """The product that an expression is.
-
-        Args:
-          absorbed: those with several users that count as parts of the products that use them.
-          is_new: whether it is one more user of what it is made of, and only these are parts.
-        """
-        return ProductTree.of(self, root, absorbed, is_new)
-
     def cost(self, expr: Expr) -> TensorCost:
         """The cost of an expression as the program computes it."""
         index = self.reading.ops.get(expr)
@@ -160,21 +148,6 @@ class FunctionProducts:
         return _cost_of(expr, kind_of(self.reading.body.signatures[index]))
 
 
-class PlannedProduct(NamedTuple):
-    """A product in its best order.
-
-    Attributes:
-      cost: an estimate.
-      plan: how to compute it.
-      values: from what.
-    """
-
-    cost: TensorCost
-    plan: ContractionPlan
-    values: list[Expr]
-
-
-@dataclass
 class ProductTree:
     """A product as it is in the program.
 
@@ -188,18 +161,24 @@ class ProductTree:
       dot: the mark of the matrix products, if there are any: all have the same.
     """
 
-    function: FunctionProducts
-    root: Expr
-    values: list[tuple[Expr, bool]] = field(default_factory=list)
-    ops: list[Expr] = field(default_factory=list)
-    unsuited: list[Expr] = field(default_factory=list)
-    dot: Dot | None = None
-
-    @staticmethod
-    def of(
-        function: FunctionProducts, root: Expr, absorbed: Collection[Expr], is_new: bool
-    ) -> ProductTree:
-        tree = ProductTree(function, root)
+    def __init__(
+        self,
+        function: FunctionProducts,
+        root: Expr,
+        absorbed: Collection[Expr] = (),
+        is_new: bool = False,
+    ):
+        """
+        Args:
+          absorbed: values with several users that count as parts of the products that use them.
+          is_new: whether it is one more user of what it is made of, and only these are parts.
+        """
+        self.function = function
+        self.root = root
+        self.values: list[tuple[Expr, bool]] = []
+        self.ops: list[Expr] = []
+        self.unsuited: list[Expr] = []
+        self.dot: Dot | None = None
         pending = [root]
         while pending:
             expr = pending.pop()
@@ -211,14 +190,13 @@ class ProductTree:
                 or (not is_new and function.is_inside(expr))
             )
             if is_inside:
-                if len(tree.ops) < MAX_OPS and tree._suits(expr):
-                    tree.ops.append(expr)
+                if len(self.ops) < MAX_OPS and self._suits(expr):
+                    self.ops.append(expr)
                     pending += parts
                 else:
-                    tree.unsuited.append(expr)
+                    self.unsuited.append(expr)
                     is_inside = False
-            tree.values.append((expr, is_inside))
-        return tree
+            self.values.append((expr, is_inside))
 
     def _suits(self, expr: Expr) -> bool:
         """Whether it is computed with the same precision as the others."""
@@ -299,17 +277,16 @@ class ProductTree:
         return total
 
     @lazy
-    def best(self) -> PlannedProduct | None:
+    def best(self) -> ContractionPlan | None:
         """The best order, if there is any."""
         structure, met = self._structure()
-        cached = self.function.plans.get(structure)
-        if cached is None:
-            planned = _plan(self)
-            values = [] if planned is None else planned.values
-            self.function.plans[structure] = planned, [met.index(value) for value in values]
-            return planned
-        planned, taken = cached
-        return planned and PlannedProduct(planned.cost, planned.plan, [met[i] for i in taken])
+        plans = self.function.plans
+        if structure in plans:
+            plan, taken = plans[structure]
+            return plan and plan._replace(values=[met[i] for i in taken])
+        plan = _plan(self)
+        plans[structure] = plan, [met.index(value) for value in plan.values] if plan else []
+        return plan
 
     def _structure(self) -> tuple[Hashable, list[Expr]]:
         """A key of all that the best order depends on, and what may be computed from.
@@ -332,15 +309,15 @@ class ProductTree:
     def described(self) -> str:
         """What is gained by the best order."""
         layout = self.function.reading.layout(self.root.value)
-        text = self.best.plan.text(d for d in layout if d is not None)
+        text = self.best.text(d for d in layout if d is not None)
         return f"product {text}: {self.best.cost} instead of {self.cost}"
 
     def tensor(self) -> Tensor:
         """The product in its best order."""
-        return self.best.plan.tensor(self.function.reading.algebra, self.best.values)
+        return self.best.tensor(self.function.reading.algebra)
 
 
-def _plan(tree: ProductTree) -> PlannedProduct | None:
+def _plan(tree: ProductTree) -> ContractionPlan | None:
     """Numbers the indices of a network, and orders it."""
     term = tree.term
     if term is None or not term.factors:
@@ -348,64 +325,46 @@ def _plan(tree: ProductTree) -> PlannedProduct | None:
     # In the order in which they occur, for looking up and hashing what has been planned.
     numbers: dict[Index, int] = {}
 
-    def numbered(indices: Iterable[Index]) -> tuple[int, ...]:
+    def numbered(indices: Iterable[Index]) -> Indices:
         return tuple([numbers.setdefault(index, len(numbers)) for index in resolve(indices)])
 
     factors = tuple([tuple(map(numbered, dims)) for _, dims in term.factors])
-    selected, selections = [], []
-    for s in term.selectors:
-        rows, of_selected = numbered([s.rows]), numbered(s.selected)
+    selections = []
+    for expr, dims in term.selectors:
+        rows, *selected = numbered(itertools.chain(*dims))
         # Rows that run together with the selected ones: no matrix product.
-        if len(rows) != 1 or len({*rows, *of_selected}) < 1 + len(of_selected):
+        if len({rows, *selected}) < 1 + len(selected):
             return None
-        selected.append((rows[0], of_selected))
-        how = s.value.params.transposable, s.value.params.is_indexed
-        selections.append(SelectionFactor(_bits(rows), _bits(of_selected), *how))
+        spec = expr.params
+        how = spec.transposable, spec.is_indexed
+        selections.append(SelectionFactor(rows, tuple(selected), *how))
     out = tuple(map(numbered, term.dims))
-    sizes = tuple([index.size for index in numbers])
-    values = [*(expr for expr, _ in term.factors), *(s.value for s in term.selectors)]
+    values = [expr for expr, _ in (*term.factors, *term.selectors)]
     function = tree.function
     made_of = [[e] if e.kind != "selector" else [x for x, _, _ in e.operands] for e in values]
     trips = [function.fixed[e] for of_one in made_of for e in of_one if e in function.fixed]
-    fixed = 0
-    if trips:
-        fixed = _bits(
-            k for k, of_one in enumerate(made_of) if all(e in function.fixed for e in of_one)
-        )
+    fixed = [k for k, of_one in enumerate(made_of) if all(e in function.fixed for e in of_one)]
     network = Network(
-        sizes,
-        tuple([_bits(itertools.chain(*dims)) for dims in factors]),
+        tuple([index.size for index in numbers]),
+        factors,
         tuple(selections),
-        _bits(itertools.chain(*out)),
+        out,
         tree.root.dtype.itemsize,
         function.costs,
-        fixed,
+        frozenset(fixed),
         min(trips, default=1),
     )
-    ordered = best_order(network)
-    if ordered is None:
-        return None
-    plan = ContractionPlan(
-        sizes=sizes,
-        factors=factors,
-        selectors=tuple(selected),
-        out=out,
-        order=ordered.order,
+    order = best_order(network)
+    return order and ContractionPlan(
+        network=network,
+        order=order,
+        values=[*values, *(number for _, number in term.scalars)],
         scalars=tuple([kind for kind, _ in term.scalars]),
-        scaled=ordered.smallest,
         times=size_of({*resolve(term.made)} - numbers.keys()) if term.made else 1,
         sign=term.sign,
         exact=frozenset([number for index, number in numbers.items() if index.exact]),
         dot=tree.dot or Dot(None),
     )
-    return PlannedProduct(ordered.cost, plan, values + [number for _, number in term.scalars])
-
-
-def _bits(numbers: Iterable[int]) -> int:
-    bits = 0
-    for number in numbers:
-        bits |= 1 << number
-    return bits
 
 
 # -- What a product costs as the program computes it --

@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from jax import lax
 
 from jaxmlir import toolbox
 from jaxmlir.analysis.call_graph import CallGraph, visit_functions
@@ -33,7 +32,16 @@ from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import Work, elements, is_array, size
 from jaxmlir.analysis.purity import CountedOps, is_pure
 from jaxmlir.dialect import op_signature
-from jaxmlir.dialect.builder import SPREAD, converted, erase, inline, named_ops, returned
+from jaxmlir.dialect.builder import (
+    SPREAD,
+    converted,
+    erase,
+    inline,
+    named_ops,
+    only_user,
+    reshaped,
+    returned,
+)
 from jaxmlir.dialect.ir import body_of, func, ir, symbol_uses
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
@@ -60,11 +68,12 @@ from jaxmlir.optimize.loops.scan_editor import (
     can_change,
     loops_of,
 )
-from jaxmlir.optimize.vectorize.batchable import BATCHED_CALLS, can_batch, is_slow_alone
+from jaxmlir.optimize.vectorize.batchable import BATCHED_CALLS, called, can_batch, is_slow_alone
+from jaxmlir.optimize.vectorize.stacking import added, total_of
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import recording, remark, repeat
 from jaxmlir.targets import Target
-from jaxmlir.transforms.higher_order.loops import ScanOp, stacked
+from jaxmlir.transforms.higher_order.loops import ScanOp
 from jaxmlir.transforms.new_function import ClonePlan, NewFunction, places
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batch_axis, vmap
@@ -183,7 +192,6 @@ class Gains:
         self._work = Work(program)
         self.counted: CountedOps = CountedOps(program)
         self._bodies: dict[str, FunctionView] = {}
-        self._of_symbol: dict[tuple[str, tuple[bool, ...]], Gain | None] = {}
         # Of bodies that are alike but for their constants.
         self._of_structure: dict[tuple[Hashable, tuple[bool, ...]], Gain | None] = {}
         self._bytes: dict[Hashable, int] = {}
@@ -199,25 +207,76 @@ class Gains:
             body = self._bodies[symbol] = FunctionView(self.program.function(symbol), ops)
         return body
 
-    def of(self, symbol: str, batched: tuple[bool, ...]) -> Gain | None:
-        """The gain of such a body; ``None`` if it should not be batched anywhere.
+    def of(self, body: FunctionView, batched: Sequence[bool]) -> Gain | None:
+        """The gain of a body; ``None`` if it should not be batched anywhere.
 
         Args:
           batched: which arguments are batched.
         """
-        key = (symbol, batched)
-        if key not in self._of_symbol:
-            self._of_symbol[key] = self.of_body(self.read(symbol), batched)
-        return self._of_symbol[key]
-
-    def of_body(self, body: FunctionView, batched: Sequence[bool]) -> Gain | None:
-        """The gain of a body that was read; ``None`` as in :meth:`of`."""
         key = (body.structure, tuple(batched))
         if key not in self._of_structure:
             gain = Gain()
-            can_batch = _GainVisitor(self, self._work, gain).body(body, batched, 1)
+            can_batch = self._add(gain, body, batched, 1)
             self._of_structure[key] = gain if can_batch else None
         return self._of_structure[key]
+
+    def _add(self, gain: Gain, body: FunctionView, batched: Sequence[bool], times: int) -> bool:
+        """Adds up a function that runs some times in an iteration; whether it can be batched."""
+        varying = {v for v, b in enumerate(batched) if b}
+        for index, signature in enumerate(body.signatures):
+            if not _can_stand(signature) or self.counted.draws(signature):
+                return False
+            pattern = [v in varying for v in body.operands[index]]
+            if True not in pattern:
+                # A batch runs it once.
+                if self.counted.has_vjp_rule(signature):
+                    return False
+                continue
+            if not can_batch(self.program, signature):
+                return False
+            varying.update(range(*body.results[index]))
+            if not self._add_op(gain, body, index, pattern, times):
+                return False
+        return True
+
+    def _add_op(
+        self, gain: Gain, body: FunctionView, index: int, pattern: list[bool], times: int
+    ) -> bool:
+        signature = body.signatures[index]
+        name, record = signature.name, record_of(signature.name)
+        if name == "jaxpr.dot_general":
+            if pattern != [True, True]:
+                gain.shared += times * self._work.at(body, index)
+        elif name == "jaxpr.conv_general_dilated":
+            if pattern[1]:
+                # It would be a grouped convolution, which is slow.
+                return False
+            numbers = dict(signature.attributes)["dimension_numbers"]
+            if is_slow_alone(numbers, signature.results[0]):
+                gain.shared += times * self._work.at(body, index)
+        elif record is not None and record.indices:
+            if any(pattern[i] for i in record.index_operands(len(pattern))):
+                update = record.update
+                moved = signature.results[0] if update is None else signature.operands[update]
+                gain.indexed += times * elements(moved)
+        elif may_have_functions(name):
+            return self._add_functions(gain, signature, pattern, times)
+        return True
+
+    def _add_functions(
+        self, gain: Gain, signature: Signature, pattern: list[bool], times: int
+    ) -> bool:
+        if signature.name == "jaxpr.scan":
+            scan = ScanOp.of_attributes(signature.attributes)
+            if not scan.is_counted:
+                return False
+            gain.shared += times * self._work.iteration * scan.length
+            inner = _in_scan(scan, pattern)
+            return self._add(gain, self.read(scan.body), inner, times * scan.length)
+        symbol = called(signature)
+        if symbol is not None and signature.name in BATCHED_CALLS:
+            return self._add(gain, self.read(symbol), pattern, times)
+        return not any(symbol_uses(attr) for _, attr in signature.attributes)
 
     def bytes(self, body: FunctionView) -> int:
         """The bytes of all values of a function, those in its calls included."""
@@ -236,17 +295,10 @@ class Gains:
                 constants.update(range(*results))
             else:
                 total += sum(map(size, signature.results))
-            symbol = callee_of(signature) if may_have_functions(name) else None
+            symbol = called(signature) if may_have_functions(name) else None
             if symbol is not None:
                 total += self.bytes(self.read(symbol))
         return total
-
-
-def callee_of(signature: Signature) -> str | None:
-    """The function that ops of a signature run; not the rules of its derivative."""
-    attributes = dict(signature.attributes)
-    names = (name for name in ("jaxpr", "call_jaxpr") if name in attributes)
-    return next((attributes[name].value for name in names), None)
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -255,67 +307,6 @@ def _can_stand(signature: Signature) -> bool:
     if signature.effects is not None or any(key == "jaxpr.ctx" for key, _ in signature.attributes):
         return False
     return is_pure(signature.name) and signature.name not in _STAY
-
-
-class _GainVisitor:
-    def __init__(self, gains: Gains, work: Work, gain: Gain):
-        self._gains = gains
-        self._work = work
-        self._gain = gain
-
-    def function(self, symbol: str, batched: Sequence[bool], times: int) -> bool:
-        """Adds up a function that runs some times in an iteration; whether it can be batched."""
-        return self.body(self._gains.read(symbol), batched, times)
-
-    def body(self, body: FunctionView, batched: Sequence[bool], times: int) -> bool:
-        """Adds up a function that was read, as :meth:`function` does."""
-        varying = {v for v, b in enumerate(batched) if b}
-        for index, signature in enumerate(body.signatures):
-            if not _can_stand(signature) or self._gains.counted.draws(signature):
-                return False
-            pattern = [v in varying for v in body.operands[index]]
-            if True not in pattern:
-                # A batch runs it once.
-                if self._gains.counted.has_vjp_rule(signature):
-                    return False
-                continue
-            if not can_batch(self._gains.program, signature):
-                return False
-            varying.update(range(*body.results[index]))
-            if not self._op(body, index, pattern, times):
-                return False
-        return True
-
-    def _op(self, body: FunctionView, index: int, pattern: list[bool], times: int) -> bool:
-        signature = body.signatures[index]
-        name, record = signature.name, record_of(signature.name)
-        if name == "jaxpr.dot_general":
-            if pattern != [True, True]:
-                self._gain.shared += times * self._work.at(body, index)
-        elif name == "jaxpr.conv_general_dilated":
-            if pattern[1]:
-                # It would be a grouped convolution, which is slow.
-                return False
-            numbers = dict(signature.attributes)["dimension_numbers"]
-            if is_slow_alone(numbers, signature.results[0]):
-                self._gain.shared += times * self._work.at(body, index)
-        elif record is not None and record.indices:
-            if any(pattern[i] for i in record.index_operands(len(pattern))):
-                update = record.update
-                moved = signature.results[0] if update is None else signature.operands[update]
-                self._gain.indexed += times * elements(moved)
-        elif name == "jaxpr.scan":
-            scan = ScanOp.of_attributes(signature.attributes)
-            if not scan.is_counted:
-                return False
-            self._gain.shared += times * self._work.iteration * scan.length
-            return self.function(scan.body, _in_scan(scan, pattern), times * scan.length)
-        elif may_have_functions(name):
-            symbol = callee_of(signature)
-            if symbol is not None and name in BATCHED_CALLS:
-                return self.function(symbol, pattern, times)
-            return not any(symbol_uses(attr) for _, attr in signature.attributes)
-        return True
 
 
 def _in_scan(scan: ScanOp, pattern: list[bool]) -> list[bool]:
@@ -380,15 +371,16 @@ class LoopBatcher:
             return False
         if not all([is_array(v.type) for v in (*op.operands, *op.results)]):
             return False
-        if _sums(scan, body) is None:
+        _, carry, _ = scan.operands(list(body_of(body).arguments))
+        if not all(map(_is_only_added_to, carry, returned(body))):
             return False
         others = len(op.operands) - scan.num_consts
         gains = self._gains
-        gains.read(scan.body, ops)
-        gain = gains.of(scan.body, (False,) * scan.num_consts + (True,) * others)
+        view = gains.read(scan.body, ops)
+        gain = gains.of(view, (False,) * scan.num_consts + (True,) * others)
         if gain is None or not gain.pays(self._target):
             return False
-        taken = max(gains.bytes(gains.read(scan.body)), 1)
+        taken = max(gains.bytes(view), 1)
         batch = _batch_size(scan.length, self._batch_bytes // taken)
         if not batch:
             return False
@@ -424,7 +416,7 @@ class LoopBatcher:
             if batch == scan.length:
                 values = inline(batched, operands)
                 totals = [
-                    _total(rules, item.init, value, negative)
+                    added(item.init, total_of(rules, value), negative)
                     for item, value, negative in zip(
                         sums, values[len(results) :], subtracted, strict=True
                     )
@@ -476,11 +468,11 @@ class _BatchedBody(NamedTuple):
 def would_gain(editor: ScanEditor, gains: Gains, known: KnownIntegers, target: Target) -> bool:
     """Whether a scan under change may come to be batched, were it not for what it reads."""
     for item in editor.carry:
-        if item.arg not in known and _added(item.arg, editor.out(item)) is None:
+        if item.arg not in known and _addend(item.arg, editor.out(item)) is None:
             return False
     constants = {item.arg for item in editor.consts}
     batched = [v not in constants for v in body_of(editor.body).arguments]
-    gain = gains.of_body(FunctionView(editor.body), batched)
+    gain = gains.of(FunctionView(editor.body), batched)
     return gain is not None and replace(gain, indexed=0).pays(target)
 
 
@@ -494,38 +486,32 @@ def _batch_size(length: int, fitting: int) -> int:
     return next(divisors, 0)
 
 
-def _sums(scan: ScanOp, body: func.FuncOp) -> list[ir.Value] | None:
-    """The values that an iteration adds to the carried ones; ``None`` if it does more."""
-    if not scan.num_carry:
-        return []
-    _, carry, _ = scan.operands(list(body_of(body).arguments))
-    added = [_added(arg, out) for arg, out in zip(carry, returned(body), strict=False)]
-    if any(v is None for v in added) or not all(is_array(v.type) for v in carry):
-        return None
-    # Each is looked at once, to be added to, and the sum is looked at by the next iteration.
-    for arg, out in zip(carry, returned(body), strict=False):
-        while arg != out:
-            users = list(arg.uses)
-            if len(users) != 1:
-                return None
-            arg = users[0].owner.results[0]
-        if len(list(out.uses)) != 1:
-            return None
-    return added
+def _is_only_added_to(arg: ir.Value, out: ir.Value) -> bool:
+    """Whether a carried value is looked at once, to be added to, and the sum by the next iteration
+    alone."""
+    if _addend(arg, out) is None or not is_array(arg.type):
+        return False
+    while arg != out:
+        user = only_user(arg)
+        if user is None:
+            return False
+        arg = user.results[0]
+    return only_user(out) is not None
 
 
-def _added(arg: ir.Value, out: ir.Value) -> ir.Value | None:
+def _addend(arg: ir.Value, out: ir.Value) -> ir.Value | None:
+    """What an iteration adds to a carried value, or subtracts; ``None`` if it does not."""
     if isinstance(out.owner, ir.Block) or out.owner.name not in _SUMS:
         return None
     first, second = out.owner.operands
     if _strong(first) == arg:
-        added = second
+        addend = second
     elif _strong(second) == arg and out.owner.name != "jaxpr.sub":
-        added = first
+        addend = first
     else:
         return None
     # A scalar is added to each element.
-    return added if out.type.shape == arg.type.shape == added.type.shape else None
+    return addend if out.type.shape == arg.type.shape == addend.type.shape else None
 
 
 _SUMS = with_trait(Trait.ADDITIVE)
@@ -543,7 +529,7 @@ def _strong(value: ir.Value) -> ir.Value:
 def _of_rows(editor: ScanEditor) -> Any:
     """The scan that gives what its iterations add up as rows, after the others, instead."""
     sums = list(editor.carry)
-    rows = [StackedResult(_added(item.arg, editor.out(item))) for item in sums]
+    rows = [StackedResult(_addend(item.arg, editor.out(item))) for item in sums]
     with ir.InsertionPoint(editor.op), editor.op.location:
         for item in sums:
             item.init = converted(item.init, item.result.type)
@@ -574,19 +560,17 @@ def _in_batches(
         num_rows = len(outs) - len(sums)
         carried = new.args[len(consts) :][: len(sums)]
         totals = [
-            _total(rules, total, value, negative)
+            added(total, total_of(rules, value), negative)
             for total, value, negative in zip(carried, outs[num_rows:], subtracted, strict=True)
         ]
     body = new.finish([*totals, *outs[:num_rows]])
     loop = scan._replace(
         body=body, num_carry=len(sums), length=count, reverse=False, other=_plain(scan)
     )
-    cut = [
-        _reshaped(rules, v, stacked(t, count))
-        for v, t in zip(xs, inputs[len(consts) :], strict=True)
-    ]
+    batches = inputs[len(consts) :]
+    cut = [reshaped(v, (count, *t.shape)) for v, t in zip(xs, batches, strict=True)]
     results = loop.write(rules, [*consts, *(item.init for item in sums), *cut])
-    whole = [_reshaped(rules, v, None) for v in results[len(sums) :]]
+    whole = [reshaped(v, (scan.length, *v.type.shape[2:])) for v in results[len(sums) :]]
     return whole, results[: len(sums)]
 
 
@@ -594,29 +578,6 @@ def _plain(scan: ScanOp) -> dict[str, ir.Attribute]:
     """The attributes of the loop over batches: the loop was unrolled for its own length, if at
     all."""
     return {name: attr for name, attr in scan.other.items() if name != "unroll"}
-
-
-def _reshaped(rules: Rules, value: ir.Value, type_: ir.Type | None) -> ir.Value:
-    """Rows in batches of a given shape; without one, batches of rows as rows."""
-    shape = None if type_ is None else tuple(type_.shape)
-    (result,) = rules.emit(functools.partial(_reshape, shape=shape), [value])
-    return result
-
-
-def _reshape(x: Any, *, shape: tuple[int, ...] | None) -> list[Any]:
-    return [lax.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]) if shape is None else shape)]
-
-
-def _total(rules: Rules, init: ir.Value, rows: ir.Value, negative: bool) -> ir.Value:
-    """A sum with some rows added, or subtracted."""
-    (total,) = rules.emit(functools.partial(_sum, negative=negative), [init, rows])
-    return converted(total, init.type)
-
-
-def _sum(x: Any, rows: Any, *, negative: bool) -> list[Any]:
-    total = lax.reduce(rows, np.zeros((), rows.dtype), lax.add, (0,))
-    total = lax.convert_element_type(total, x.dtype)
-    return [lax.sub(x, total) if negative else lax.add(x, total)]
 
 
 # The values of a batch of iterations are to fit in caches.  Gradients of 500 vectors times a matrix

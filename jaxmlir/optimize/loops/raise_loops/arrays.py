@@ -62,6 +62,7 @@ from jaxmlir.optimize.loops.scan_editor import (
     StackedResult,
 )
 from jaxmlir.passes.remarks import remark
+from jaxmlir.support.lazy import memoized
 
 # The most iterations back that a body may look: each is a carried slab.
 MAX_LAG = 4
@@ -78,17 +79,13 @@ class InvariantValues:
 
     def __init__(self, editor: ScanEditor):
         self._editor = editor
-        self._outside: dict[ir.Value, ir.Value | None] = {
-            item.arg: item.operand for item in editor.consts
-        }
+        self._constants = {item.arg: item.operand for item in editor.consts}
 
+    @memoized
     def __call__(self, value: ir.Value) -> ir.Value | None:
         """Computes a scalar again before the loop; ``None`` where that is not possible."""
-        if value not in self._outside:
-            self._outside[value] = self._compute(value)
-        return self._outside[value]
-
-    def _compute(self, value: ir.Value) -> ir.Value | None:
+        if value in self._constants:
+            return self._constants[value]
         op = value.owner
         if isinstance(op, ir.Block) or tuple(aval_of(value.type).shape):
             return None
@@ -243,8 +240,8 @@ class ArrayRaiser:
         with ir.InsertionPoint(access.op), access.op.location:
             value = slab
             if access.sizes != frame.slab:
-                part = functools.partial(_part, sizes=access.sizes)
-                (value,) = self.rules.emit(part, [slab, *self._within(access, frame)])
+                within = self._within(access, frame)
+                value = _rows.part(self.rules, slab, within, access.sizes)
             value = converted(value, access.result.type)
         access.result.replace_all_uses_with(value)
         access.op.operation.erase()
@@ -483,10 +480,6 @@ def _are_equal(numbers: np.ndarray, others: np.ndarray) -> bool:
 
 def _slice(x: Any, *, start: int, size: int, axis: int) -> list[Any]:
     return [lax.slice_in_dim(x, start, start + size, axis=axis)]
-
-
-def _part(x: Any, *at: Any, sizes: tuple[int, ...]) -> list[Any]:
-    return [_rows.dynamic_slice(x, at, sizes)]
 
 
 def _put(

@@ -18,6 +18,7 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.loops.known import KnownIntegers, affine, counted, room, vector
 from jaxmlir.optimize.loops.scan_editor import CarriedValue, ScanEditor, SlicedOperand
 from jaxmlir.passes.remarks import remark
+from jaxmlir.support.lazy import memoized
 from jaxmlir.transforms.higher_order.loops import ScanOp, WhileOp, stacked
 from jaxmlir.transforms.templates import Rules
 
@@ -39,15 +40,10 @@ class LoopContexts:
             for symbol, sites in callers.items()
             if len(sites) == 1 and sites[0][1].operation.name == "jaxpr.scan"
         }
-        self._by_symbol: dict[str, tuple[KnownIntegers, int]] = {}
 
+    @memoized
     def of(self, symbol: str) -> tuple[KnownIntegers, int]:
         """The known values of a function, and how many loops are around it."""
-        if symbol not in self._by_symbol:
-            self._by_symbol[symbol] = self._of(symbol)
-        return self._by_symbol[symbol]
-
-    def _of(self, symbol: str) -> tuple[KnownIntegers, int]:
         function = self._program.function(symbol)
         if symbol not in self._callers or not is_private(function):
             return KnownIntegers({}, 0), 0

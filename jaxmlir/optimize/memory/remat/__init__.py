@@ -1,12 +1,14 @@
-"""``jaxpr-remat``: what loops store for their derivative, and what they compute again.
+"""``jaxpr-remat``: which values loops store for their derivative, and which they recompute.
 
-A loop that stacks values for a later one to read, as a forward loop does for the backward one, is
-taken together with it (:mod:`.joint`).  Of the values that the second could start from, the
-cheapest set is stored: a minimum cut (:mod:`.choice`) under prices of storing and computing
-(:mod:`jaxmlir.optimize.memory.price`).  A memory budget (:mod:`.straight`) raises the price of
-storing until it is met, and cuts long loops into segments that are run again; if that is not
-enough, batches are computed in tiles (``jaxpr-tile``), and straight-line code is cut.
-What has a budget is fenced (``jaxpr-materialize-shared``), where that takes less.
+A loop and a later loop that reads its stacked results, such as the forward and the backward loop of
+a gradient, are rewritten together (:mod:`.joint`).  The first loop stores the cheapest set of
+values from which the second can compute what it needs.  This is a minimum cut (:mod:`.choice`)
+under prices of storing and computing (:mod:`jaxmlir.optimize.memory.price`).
+
+A memory budget (:mod:`.straight`) raises the price of storing until the program meets it, and cuts
+long loops into segments that are run again.  If that is not enough, batches are computed in tiles
+(``jaxpr-tile``), and straight-line code is cut into segments.  With a budget, fences are set
+(``jaxpr-materialize-shared``) where they reduce memory.
 """
 
 from __future__ import annotations
@@ -50,16 +52,16 @@ from jaxmlir.transforms.templates import Rules
 class Remat(Pass):
     """Store of each iteration of a loop what is cheapest to store, and compute the rest again.
 
-    Of straight-line code as well, where a memory budget is not met without.
+    Straight-line code is rewritten as well, if a memory budget is not met without that.
 
     Options:
       memory-budget: memory that the program may take besides its arguments and results: a fraction
-        of what it takes now, up to 1, or, from 2 on, bytes.  By default what is stored is what
-        pays.
+        of what it takes now, up to 1, or, from 2 on, bytes.  By default values are recomputed
+        where that pays.
       measure: compile the program for JAX's default backend, up to sixteen times, to see what
         memory it takes.  By default that is estimated.
-      calls: how often the program is taken to be called: without a budget, what is computed again
-        has to save the time that it takes to compile within so many calls.
+      calls: how often the program is taken to be called: without a budget, recomputing values has
+        to save, within so many calls, the time that compiling it takes.
     """
 
     name: ClassVar[str] = "jaxpr-remat"
@@ -81,28 +83,28 @@ class Remat(Pass):
         return way is not None and _go(program, way)
 
     def _where_it_pays(self, program: Module) -> bool:
-        """Rewrites loops as the costs of the target say; whether there was anything to rewrite."""
+        """Rewrites loops where it pays by the target's costs; returns whether any changed."""
         costs = program.target.costs
         if not outside_kernels(program, SCANS):
             return False
         if program.target.is_cpu:
             return _in_loops(program, None, 0, SLOWDOWN, self.calls)
         if costs.fused_value < costs.stored_value:
-            # What a product after the loop reads is stored for it, and there for the second loop
-            # as well.
+            # A value that a matrix product after the loop reads is stored for that product, so the
+            # second loop can read it as well.
             sunk = SinkReductions().run(program)
             return _in_loops(program, None, 0, 0.0, self.calls) or sunk
-        # What a device's fast memory holds is stored by the kernels that compute it: one more,
-        # which computes something again, takes longer.
+        # If a device's fast memory holds all values, the kernels that compute them store them
+        # there; one more kernel, which recomputes a value, takes longer.
         is_cached = most_at_once(program) <= costs.cached
         return not is_cached and _in_loops(program, None, 0, 0.0, self.calls)
 
 
-# What is stored with calls inlined has to cost less than so much of what it costs with calls.
+# The choice with calls inlined has to cost less than this fraction of the choice with calls.
 # Gradients of loops, estimate and CPU time: of ten steps of molecular dynamics, two forces each,
 # 0.71 and 0.5; of Lorenz-96, four slopes each, 0.98 and 1.35.
 FLAT = 0.9
-# Of what a byte is worth, as long as less memory takes too much time.
+# The fractions of the price of memory that are tried, until the loops are not too slow.
 _SHARES = (1.0, 0.5, 0.25, 0.125, 0.0)
 
 
@@ -125,7 +127,7 @@ def _in_loops(
     graph = analyses_of(program).graph
     entries = graph.entry_points()
     with_loops = [symbol for symbol in graph.callees_first() if graph.have(symbol, SCANS)]
-    # Read before anything is rewritten, and only where there may be a pair.
+    # Estimated before anything is rewritten, and only if there may be a pair.
     ops = itertools.chain(*[graph.ops[symbol] for symbol in with_loops])
     has_pairs = sum(name in SCANS for _, name in ops) > 1
     of_byte = traffic(program) if has_pairs else 0.0
@@ -145,7 +147,7 @@ def _in_loops(
             del uses[symbol]
         keep_reachable(program, entries, uses)
         return True
-    # What was tried is nobody's.
+    # Nobody uses the bodies that were written on trial.
     tried = functions.keys() - before
     for symbol in tried:
         functions[symbol].operation.erase()
@@ -156,16 +158,16 @@ def _in_loops(
 
 @dataclass(frozen=True)
 class _LoopRemat:
-    """The loops of functions, rewritten.
+    """Rewrites the loops of functions.
 
     Attributes:
-      traffic: what storing a byte takes, in nanoseconds.
-      depth: how deep they may be segmented.
-      slowdown: what a pair of loops may take longer for the sake of memory, of the time it takes.
-      known: what becomes of pairs that are alike.
-      choices: what is best stored where joint bodies have the same structure.
-      patterns: what becomes of pairs of bodies that differ in constants only.
-      uses: what functions refer to that are as they were read, or copies of others.
+      traffic: the time to store a byte and read it, in nanoseconds.
+      depth: how deep loops may be segmented.
+      slowdown: the fraction of its time that a pair of loops may take longer to save memory.
+      known: the choices and the new loops, by what pairs have in common.
+      choices: the choices, by the structure of joint bodies.
+      patterns: the choices and the new loops of pairs whose bodies differ in constants only.
+      uses: the symbols that functions refer to; of unchanged functions and of copies.
     """
 
     rules: Rules
@@ -184,7 +186,7 @@ class _LoopRemat:
     )
 
     def rewrite(self, function: func.FuncOp) -> bool:
-        """Goes through the pairs of loops of a function; whether it changed any."""
+        """Rewrites the pairs of loops in a function; whether it changed any."""
         changed = False
         loops: list[Loop | None] = list(loops_of(function))
         owner = {v: i for i, loop in enumerate(loops) for v in loop.stacked}
@@ -202,7 +204,7 @@ class _LoopRemat:
         return changed
 
     def _segmented(self, pair: LoopPair) -> tuple[Loop | None, Loop] | None:
-        """The pair in segments if that takes less memory."""
+        """The pair in segments, if that takes less memory; else ``None``."""
         if not self.depth:
             return None
         joint = JointBody.of(self.rules, pair)
@@ -224,7 +226,7 @@ class _LoopRemat:
         return [self._stored(part, self.depth - 1) for part in parts][0]
 
     def _stored(self, pair: LoopPair, depth: int) -> tuple[Loop | None, Loop]:
-        """The pair that stores what is cheapest."""
+        """The pair that stores the cheapest set of values."""
         key = depth, pair.symbols, pair.likeness
         cheapest = self.known.get(key, ())
         if cheapest == ():
@@ -239,7 +241,8 @@ class _LoopRemat:
     def _like_others(
         self, pair: LoopPair, depth: int
     ) -> tuple[StorageChoice, PairReplacement] | None:
-        """What :meth:`_cheapest` says, which is asked once of bodies that differ in constants."""
+        """The result of :meth:`_cheapest`, called once for all bodies that differ in constants
+        only."""
         program = self.rules.program
         bodies = [analyses_of(program).one_of_many(symbol) for symbol in pair.symbols]
         if None in bodies:
@@ -259,12 +262,12 @@ class _LoopRemat:
         return cheapest
 
     def _cheapest(self, pair: LoopPair, depth: int) -> tuple[StorageChoice, PairReplacement] | None:
-        """What is best stored, and the loops that do; ``None`` if the pair does."""
+        """The best choice, and the loops that make it; ``None`` if the pair is to stay as it is."""
         best = self._joint(JointBody.of(self.rules, pair), depth)
         bodies = map(self.rules.program.function, pair.symbols)
         if any(is_plain_call(op, name) for body in bodies for op, name in named_ops(body)):
-            # A call is run again as a whole, whichever of its values is wanted; but what is fenced
-            # in a function is fenced for all of its callers.
+            # A call is run again as a whole, even for one of its values.  Inlining avoids that, but
+            # a fence set in a function serves all its callers.
             flat = self._joint(JointBody.of(self.rules, pair, flat=True), depth)
             if flat and (not best or flat[1].price < FLAT * best[1].price):
                 best = flat
@@ -283,7 +286,7 @@ class _LoopRemat:
         return choice, separate(self.rules, joint, choice.stored)
 
     def _joint(self, joint: JointBody, depth: int) -> tuple[JointBody, StorageChoice] | None:
-        """A joint body, the loops in it rewritten, and what is best stored of its values."""
+        """A joint body, with the loops in it rewritten, and the best choice for it."""
         length = joint.pair.first.scan.length
         prices = self.prices.within(length)
         inner = replace(self, prices=prices, depth=depth, known={}, patterns={}, choices={})
@@ -297,10 +300,10 @@ class _LoopRemat:
         return None if choice is None else (joint, choice)
 
     def _choice(self, joint: JointBody, now: float) -> StorageChoice | None:
-        """The cheapest choice, at the greatest price of memory at which it is not too slow.
+        """The cheapest choice under the highest price of memory that makes it not too slow.
 
         Args:
-          now: bytes that are stored of an iteration.
+          now: bytes that each iteration stores so far.
         """
         prices = replace(self.prices, traffic=self.traffic)
         times = (prices.at(joint.body, index) for index in range(len(joint.body.ops)))

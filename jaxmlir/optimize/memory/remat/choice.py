@@ -1,18 +1,18 @@
-"""What a loop stores for another: the cheapest set of values from which the rest follows.
+"""The cheapest set of values that one loop can store so that another computes the rest from them.
 
-Of each value ``v`` of the joint body that the first loop could store, two questions: is it
-*available* to the second loop, and is it *computed again* there?  A value that is needed must be
-available; one that is computed again needs its operands available; one that is available but not
+Each value of the joint body that the first loop could store has two booleans: is it *available* to
+the second loop, and is it *computed again* there?  A value that is needed must be available.  A
+value that is computed again needs its operands available.  A value that is available but not
 computed again is stored::
 
     minimize  sum storing(v) [available, not computed again]  +  sum computing(op) [computed again]
 
-That is a minimum cut, exactly: an op is a node, cut from the source if it is computed again, a
-value is a node, cut from its op if it is stored, and infinite edges are the implications.  What the
-first loop need not compute for its own results costs nothing to compute in the second.
+This is exactly a minimum cut.  Each op is a node, cut from the source if it is computed again; each
+value is a node, cut from its op if it is stored; infinite edges are the implications.  An op that
+the first loop does not need for its own results costs nothing to compute in the second.
 
-A value with a name (``checkpoint_name``) stays what it is: stored where it is stored already, as a
-user's policy asked for, and not stored where it is not.
+A value with a name (``checkpoint_name``) stays as it is: stored if it is stored already, because a
+user's policy asked for that, and not stored otherwise.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from jaxmlir.optimize.memory.remat.joint import JointBody, name_of_result, neede
 
 # -- Minimum cuts of directed graphs, by Dinic's algorithm (1970) --
 #
-# Maximum flow and minimum cut are one: the flow is pushed along shortest paths until the sink
-# cannot be reached, and then the edges that lead out of what the source still reaches are a minimum
-# cut. O(V^2 E) at worst, and far less on graphs as flat as a loop's body.
+# Flow is pushed along shortest paths until the sink cannot be reached.  Then the edges that leave
+# the nodes still reachable from the source are a minimum cut.  O(V^2 E) at worst, and far less on
+# graphs as flat as a loop's body.
 
 
 class FlowNetwork:
@@ -60,10 +60,11 @@ class FlowNetwork:
             self._rest += (capacity, 0.0)
 
     def cut(self, source: int, sink: int) -> list[bool]:
-        """For each node whether it is on the source's side of a minimum cut: the least such side.
+        """For each node, whether it is on the source's side of the minimum cut whose source side is
+        smallest.
 
-        Distances are those to the sink, so that only where flow has used up an edge a path along
-        them leads nowhere.
+        Levels are distances to the sink, so a path of falling levels is a dead end only where flow
+        has used up an edge.
 
         Raises:
           ValueError: a path of infinite capacity leads from source to sink.
@@ -73,8 +74,8 @@ class FlowNetwork:
         return self._reached(source)
 
     def _levels(self, source: int, sink: int) -> list[int]:
-        """The distance of each node to the sink by edges with capacity left, of nodes as near as
-        the source; else -1."""
+        """The distance of each node to the sink along edges with capacity left; -1 for nodes that
+        are further than the source."""
         edges, heads, rest = self._edges, self._head, self._rest
         level = [-1] * len(edges)
         level[sink] = 0
@@ -90,7 +91,7 @@ class FlowNetwork:
         return level
 
     def _reached(self, source: int) -> list[bool]:
-        """For each node whether edges with capacity left lead there."""
+        """For each node, whether edges with capacity left lead there from the source."""
         reached = [False] * len(self._edges)
         reached[source] = True
         pending = [source]
@@ -103,7 +104,7 @@ class FlowNetwork:
         return reached
 
     def _saturate(self, source: int, sink: int, level: list[int]) -> None:
-        """Pushes flow along shortest paths until none is left."""
+        """Pushes flow along shortest paths until no such path is left."""
         edges, heads, rest = self._edges, self._head, self._rest
         position = [0] * len(edges)
         path: list[int] = []
@@ -140,28 +141,28 @@ class FlowNetwork:
                 return
 
 
-# The same elements in another shape.
+# Ops whose results have the elements of their operand, in another shape.
 _LAID_OUT = with_trait(Trait.VIEW) | {"jaxpr.broadcast_in_dim", "jaxpr.stop_gradient"}
-# What stores these computes nothing: a kernel of its own.
+# Results of these ops are stored by a kernel of their own, which computes nothing else.
 _STORED_ALONE = _LAID_OUT | {"jaxpr.slice", "jaxpr.split"}
-# Nothing is computed again for nothing: what is there already is taken.
+# The least price of an op: between equal prices, a value that is there already is read.
 _TIE = 1e-3
 
 
 class StorageChoice(NamedTuple):
-    """What is stored of each iteration, and what that takes."""
+    """The values that each iteration stores, and their cost."""
 
     stored: list[int]
     again: list[int]
-    """The ops that the second loop computes although the first does too."""
+    """The ops that both loops compute."""
     price: float
-    """The price of computing that, in nanoseconds an iteration."""
+    """The price of computing these again, in nanoseconds per iteration."""
     size: float
-    """Bytes stored, of an iteration."""
+    """The bytes stored per iteration."""
 
 
 def choose(joint: JointBody, prices: Prices) -> StorageChoice | None:
-    """The cheapest choice; ``None`` where nothing can be said: sizes or ops are not known."""
+    """The cheapest choice; ``None`` if there is none of finite price, as with unknown sizes."""
     graph = _CutNetwork(joint, prices)
     try:
         return graph.choice()
@@ -170,14 +171,14 @@ def choose(joint: JointBody, prices: Prices) -> StorageChoice | None:
 
 
 class _CutNetwork:
-    """The network of which a cut is a choice; built from what the second loop needs upwards."""
+    """The network whose cuts are choices; it is built backwards from what the second loop needs."""
 
     def __init__(self, joint: JointBody, prices: Prices):
         self.prices = prices
         self.body = body = joint.body
         carry, ys, self.outs = joint.results()
         self.arguments = {*joint.consts, *joint.carry, *joint.slices}
-        # Slices that the first loop reads are there for the second, though perhaps kept for it.
+        # The second loop can read the slices of the first, though some may stay in memory for it.
         self.retained = joint.retained
         self.free = self.arguments - {*joint.carry, *self.retained}
         self.kept = set(ys)
@@ -200,7 +201,7 @@ class _CutNetwork:
 
         self.network = FlowNetwork()
         self.source, self.sink = self.network.node(), self.network.node()
-        # The nodes of values, and of the ops that give them.
+        # The nodes of values, of the ops that compute them, and of laid-out values.
         self.values: dict[int, int] = {}
         self.order: list[int] = []
         self.ops: dict[int, int] = {}
@@ -210,7 +211,7 @@ class _CutNetwork:
         makers = self.body.makers
         for value in self.needed:
             self.network.edge(self._value(value), self.sink, inf)
-        # Values are appended while they are gone through.
+        # The loop appends to `order`.
         for value in self.order:
             op = makers[value]
             tail = self.source if op is None else self._op(op)
@@ -221,7 +222,7 @@ class _CutNetwork:
             op = makers[value]
             if not side[node] and (op is None or side[self.ops[op]]):
                 stored.add(value)
-        # What costs nothing to store is not therefore read.
+        # A value may be in `stored` only because storing it is free: take those that are read.
         _, live = needed_for(self.body, self.outs, stored | self.arguments)
         again = [op for op, node in self.ops.items() if not side[node] and op in self.in_first]
         beside = self._beside(stored & live - self.kept - self.retained, again)
@@ -256,7 +257,7 @@ class _CutNetwork:
         return node
 
     def _spread(self, value: int) -> int:
-        """The node of laying out a value for what the second loop computes of it."""
+        """The node of laying out a value for larger values that the second loop computes of it."""
         node = self.spread.get(value)
         if node is None:
             node = self.spread[value] = self.network.node()
@@ -267,7 +268,7 @@ class _CutNetwork:
         if any([self._name(v, op) in self.names for v in range(*self.body.results[op])]):
             return inf
         price = self.prices.at(self.body, op)
-        # What the first loop has no use for is computed once, wherever that is.
+        # An op that the first loop does not need is computed once, in either loop.
         return price + _TIE if op in self.in_first or price == inf else _TIE
 
     def _storing(self, value: int, op: int | None) -> float:
@@ -284,18 +285,17 @@ class _CutNetwork:
         return self.prices.storing(type_, is_computed=is_computed, is_linked=is_linked)
 
     def _spreads(self, op: int, value: int) -> bool:
-        """Whether an op reads each element of a value, perhaps in another shape, for several of its
-        own."""
+        """Whether a fusible op reads each element of a value for several elements of its result."""
         body, count = self.body, elements(self.body.types[value])
         result = body.types[body.results[op][0]]
         return body.names[op] in FUSIBLE and 1 < count < elements(result)
 
     def _beside(self, stored: set[int], again: Sequence[int]) -> set[int]:
-        """Values that are better stored too, as the kernels that compute them then store the
-        arguments which they read.
+        """Values that are better stored as well, because the kernels that compute them then also
+        store the arguments that they read.
 
         Args:
-          stored: what is stored already.
+          stored: the values that are stored already.
           again: the ops that would be run again.
         """
         body, types, extra = self.body, self.body.types, set()

@@ -1,11 +1,12 @@
-"""Two scans of which the second reads what the first stacks, as one body, and apart again.
+"""Joins two scans, the second of which scans stacked results of the first; and separates them.
 
 A forward loop and the backward loop of its derivative are such a pair.  In the *joint body* both
-run in the same iteration, so that what goes from one to the other is a value like any other::
+run in the same iteration, so a value that the first loop hands to the second is a value like any
+other::
 
     (*constants, *carry, *slices of the first, *those of the second) -> (*results of both)
 
-Any set of its values from which the rest of the second body follows can be what is stored.
+The first loop can store any set of values from which the rest of the second body can be computed.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from jaxmlir.transforms.templates import Rules
 class Loop:
     """A scan in a function.
 
-    Its operands are read when they are asked for: rewriting other loops exchanges them.
+    Operands are read from the op each time, because rewriting other loops replaces them.
     """
 
     def __init__(self, op: Any, scan: ScanOp | None = None):
         """
         Args:
-          scan: the op without its operands, from who has written it.
+          scan: the parsed op, if the caller has just written it.
         """
         self.op = op
         self.scan: ScanOp = scan or ScanOp.of(op)
@@ -63,7 +64,7 @@ class Loop:
 
     @functools.cached_property
     def stacked(self) -> list[ir.Value]:
-        """The results that have a value for each iteration."""
+        """The results that have a row for each iteration."""
         return self.scan.results(self.results)[1]
 
 
@@ -79,7 +80,7 @@ def loops_of(function: func.FuncOp) -> list[Loop]:
 
 
 class LoopPair:
-    """A loop, and a later one that goes over values which it stacks."""
+    """A loop, and a later loop that scans over stacked results of the first."""
 
     def __init__(self, first: Loop, second: Loop):
         self.first: Loop = first
@@ -94,11 +95,11 @@ class LoopPair:
             for v in handed
             if all(use.owner == reader and use.operand_number >= start for use in v.uses)
         }
-        """The stacked values that nobody else reads."""
+        """The stacked results that only the second loop reads, as slices."""
 
     @functools.cached_property
     def given(self) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value]]:
-        """The operands of the first loop, once other loops are rewritten."""
+        """The operands of the first loop, by kind; to be read once other loops are rewritten."""
         return self.first.operands
 
     @functools.cached_property
@@ -108,13 +109,12 @@ class LoopPair:
 
     @functools.cached_property
     def stored(self) -> float:
-        """The bytes of these."""
+        """The bytes of the links."""
         return sum(size_of(v.type) for v in self.links)
 
     @functools.cached_property
     def kept(self) -> tuple[int, ...]:
-        """The stacked results of the first that stay whatever is chosen: somebody else reads
-        them."""
+        """The stacked results of the first loop that have other readers and therefore stay."""
         return tuple(
             i
             for i, v in enumerate(self.first.stacked)
@@ -123,8 +123,8 @@ class LoopPair:
 
     @functools.cached_property
     def retained(self) -> tuple[int, ...]:
-        """The slices that only the first loop reads so far, of values that a program computes:
-        they are in memory, but for the second loop would have to stay there."""
+        """The slices, computed by the program, that only the first loop reads so far: they are in
+        memory, but would have to stay there for the second loop."""
         later = set().union(*self.taken)
         return tuple(
             i
@@ -136,8 +136,8 @@ class LoopPair:
 
     @functools.cached_property
     def likeness(self) -> Hashable:
-        """What decides, besides the bodies, what is stored: pairs of which it is the same are
-        written alike."""
+        """All that the choice depends on besides the bodies: pairs that agree in it and in their
+        bodies are rewritten alike."""
         numbers: dict[ir.Value, int] = {}
         first, second = (
             [*consts, *carry, *slices] for consts, carry, slices in (self.given, self.taken)
@@ -158,16 +158,16 @@ class LoopPair:
 
     @property
     def symbols(self) -> tuple[str, str]:
-        """The bodies."""
+        """The symbols of the bodies."""
         return self.first.scan.body, self.second.scan.body
 
 
 def replace_results(
     pair: LoopPair, first: Sequence[ir.Value | None], second: Sequence[ir.Value | None]
 ) -> None:
-    """Uses other values in place of both loops' results, and removes the loops.
+    """Replaces the results of both loops, and erases the loops.
 
-    The second goes first: it uses results of the first that nothing stands for any more.
+    The second loop is erased first: it reads results of the first that have no replacement.
     """
     for loop, values in ((pair.second, second), (pair.first, first)):
         for old, new in zip(loop.results, values, strict=True):
@@ -178,31 +178,31 @@ def replace_results(
 
 @dataclass(frozen=True)
 class JointBody:
-    """The joint body of a pair; values of it by number."""
+    """The joint body of a pair; its values are numbers."""
 
     pair: LoopPair
     function: func.FuncOp
     """Detached."""
     consts: list[int]
-    """The first's arguments in the joint body: constants, carry, slices."""
+    """The arguments that are operands of the first loop: constants, carry, slices."""
     carry: list[int]
     slices: list[int]
     second_consts: list[tuple[int, int]]
-    """What only the second takes: which of its operands, and their arguments in the joint body."""
+    """The operands that only the second loop takes, by index, each with its argument."""
     second_carry: list[int]
     second_slices: list[tuple[int, int]]
     names: frozenset[str]
-    """The names of values that are stored for the second, and therefore stay stored."""
+    """The names of values that are stored for the second loop, and therefore stay stored."""
     links: tuple[ir.Value, ...]
-    """The values that are stored for the second so far, where that is worth knowing and as long as
-    no op is rewritten."""
+    """The values that are stored for the second loop so far; empty if that makes no difference to
+    prices, or if ops were rewritten."""
 
     @classmethod
     def of(cls, rules: Rules, pair: LoopPair, flat: bool = False) -> JointBody:
         """The joint body of a pair.
 
         Args:
-          flat: whether the calls in it are inlined.
+          flat: whether calls are inlined.
         """
         first, second = pair.first, pair.second
         bodies = [rules.program.function(loop.scan.body) for loop in (first, second)]
@@ -255,11 +255,11 @@ class JointBody:
 
     @functools.cached_property
     def body(self) -> FunctionView:
-        """The joint body, when nothing in it is rewritten any more."""
+        """The view of the joint body; to be read once nothing in it is rewritten any more."""
         return FunctionView(self.function)
 
     def results(self) -> tuple[list[int], list[int], list[int]]:
-        """The carry of the first, of its stacked results those that are kept; all of the second."""
+        """The first loop's carry, its stacked results that are kept, and the second's results."""
         carry, ys, outs = split(
             self.body.returned, self.pair.first.scan.num_carry, len(self.pair.kept)
         )
@@ -267,26 +267,26 @@ class JointBody:
 
     @functools.cached_property
     def linked(self) -> frozenset[int]:
-        """The numbers of the values that are stored for the second so far."""
+        """The values that are stored for the second loop so far: the numbers of the links."""
         links, body = set(self.links), self.body
         return frozenset(n for n in range(len(body.types)) if links and body.value(n) in links)
 
     @property
     def structure(self) -> Hashable:
-        """What decides what is best stored; the same of bodies that differ in constants only."""
+        """All that the choice depends on; bodies that differ in constants only agree in it."""
         counts = len(self.consts), len(self.carry), len(self.slices)
         pair = self.pair
         return self.body.structure, counts, pair.kept, pair.retained, self.names, self.linked
 
     @property
     def retained(self) -> set[int]:
-        """The arguments of slices that are kept in memory for nothing else yet."""
+        """The arguments of the slices that would stay in memory for the second loop alone."""
         return {self.slices[i] for i in self.pair.retained}
 
 
 def _is_argument(value: ir.Value) -> bool:
-    """Whether a value is an argument of the function, perhaps with other dimensions: the same
-    bytes, which the caller keeps."""
+    """Whether a value is an argument of the function, perhaps reshaped: the same bytes, which the
+    caller keeps in memory."""
     while not isinstance(value.owner, ir.Block):
         op = value.owner
         if op.operation.name == "jaxpr.reshape":
@@ -300,7 +300,7 @@ def _is_argument(value: ir.Value) -> bool:
 
 
 def name_of(program: Module, value: ir.Value) -> str | None:
-    """The name that the user gave a value, in this function or in one that gives it."""
+    """The name that the user gave a value, in this function or in a callee that returns it."""
     op = value.owner
     if isinstance(op, ir.Block):
         return None
@@ -312,7 +312,7 @@ def name_of_result(program: Module, op: Any, name: str, number: int) -> str | No
     if name == "jaxpr.name":
         return op.attributes["name"].value
     if name == "jaxpr.reduce_precision":
-        # JAX's rule for jax.checkpoint puts one around each value that a policy stores.
+        # JAX's rule for jax.checkpoint applies one to each value that a policy stores.
         return name_of(program, op.operands[0])
     if name in ("jaxpr.scan", "jaxpr.jit"):
         body = program.functions.get(op.attributes["jaxpr"].value)
@@ -324,7 +324,7 @@ def name_of_result(program: Module, op: Any, name: str, number: int) -> str | No
 def needed_for(
     body: FunctionView, wanted: Iterable[int], available: set[int]
 ) -> tuple[list[int], set[int]]:
-    """The ops that give the wanted values where some are available, and all values that takes."""
+    """The ops that compute the wanted values from the available ones, and all values involved."""
     live = set(wanted)
     ops = []
     for index in reversed(range(len(body.ops))):
@@ -337,10 +337,10 @@ def needed_for(
 
 
 class PairReplacement(NamedTuple):
-    """Two loops that may stand in the place of a pair, or of any other that is like it.
+    """Two loops that can replace a pair, and any pair like it.
 
-    Operands are numbered: those of the first loop of the pair, those of the second, and what the
-    new first loop stacks.
+    Operands are numbered: first those of the pair's first loop, then those of its second loop, then
+    the stacked results of the new first loop.
     """
 
     first: ScanOp
@@ -348,15 +348,15 @@ class PairReplacement(NamedTuple):
     second: ScanOp
     of_second: list[int]
     ops: tuple[list[int], list[int]]
-    """The ops of both bodies, by their numbers in the joint one."""
+    """The ops of both bodies, by their numbers in the joint body."""
     types: tuple[list[ir.Type], list[ir.Type]]
-    """The types of what they return."""
+    """The result types of both bodies."""
 
     def patterns(self, program: Module, ops: Sequence[Signature]) -> list[ClonePlan]:
-        """The bodies, as patterns for others.
+        """The bodies, as patterns for bodies that differ in constants only.
 
         Args:
-          ops: those of the joint body.
+          ops: the ops of the original bodies.
         """
         scans = self.first, self.second
         return [
@@ -372,7 +372,7 @@ class PairReplacement(NamedTuple):
         ops: Sequence[Signature],
         uses: SymbolUses,
     ) -> PairReplacement:
-        """The parts of a pair whose bodies differ from the planned ones in constants only."""
+        """The replacement of a pair whose bodies differ from the planned ones in constants only."""
         bodies = [
             pattern.write(rules, symbol, ops, uses)
             for pattern, symbol in zip(patterns, pair.symbols, strict=True)
@@ -384,7 +384,7 @@ class PairReplacement(NamedTuple):
         return self._replace(first=first, second=second)
 
     def take_place(self, rules: Rules, pair: LoopPair) -> tuple[Loop | None, Loop]:
-        """Writes the loops in the place of a pair; of the first, nothing may be left."""
+        """Replaces a pair by the loops; the first is ``None`` if it has no results left."""
         first, second = pair.first.op, pair.second.op
         values = [*first.operands, *second.operands]
         with ir.InsertionPoint(first), first.location:
@@ -401,13 +401,13 @@ class PairReplacement(NamedTuple):
 
 
 def separate(rules: Rules, joint: JointBody, stored: Sequence[int]) -> PairReplacement:
-    """The loops of which the first stores these values of each iteration."""
+    """Two loops that replace the pair; the first stores the given values of each iteration."""
     first, second = joint.pair.first, joint.pair.second
     body = joint.body
     carry, ys, outs = joint.results()
     position = {v: i for i, v in enumerate(ys)}
 
-    # The second loop: what it does not find stored it computes from constants and slices.
+    # The second loop computes what is not stored from constants and slices.
     arguments = {*joint.consts, *joint.carry, *joint.slices}
     todo, live = needed_for(body, outs, {*stored, *arguments})
     handed = [v for v in stored if v in live and v not in position]
@@ -451,7 +451,8 @@ def _body(
     ops: Sequence[int],
     results: Sequence[int],
 ) -> str:
-    """A body of those ops of the joint one, over those values of it; its symbol."""
+    """Writes a body of some ops of the joint body, with some of its values as arguments; returns
+    its symbol."""
     like = rules.program.function(loop.scan.body)
     new = NewFunction(rules, like.name.value, [joint.types[v] for v in arguments], like)
     values = dict(zip(arguments, new.args, strict=True))
@@ -463,21 +464,21 @@ def _body(
     return new.finish([values[v] for v in results])
 
 
-# Long loops in segments: the state is stored where a segment starts, the rest is computed again.
+# Long loops in segments: the carry is stored at the start of each segment, the rest is recomputed.
 #
-# A loop of ``m k`` iterations becomes ``m`` iterations of a loop of ``k``; so does the loop that
-# goes over what it stacks.  In the outer pair, an iteration of the first is a whole loop, and
-# whether its stacked values are stored or computed again is a choice like any other: at best the
-# outer loop stores the carry, and the inner one is run again, its stacked values living for one
-# segment only. With ``m = k`` memory goes from ``n`` to ``2 sqrt(n)`` for one more run forwards
-# (Chen et al. 2016), and segments of segments take ``d n^(1/d)`` for ``d - 1`` runs.
+# A loop of ``m k`` iterations becomes ``m`` iterations of a loop of ``k``, and so does the loop
+# that scans over its stacked results.  In the outer pair, an iteration of the first loop is itself
+# a loop; whether its stacked results are stored or recomputed is a choice like any other.  At best
+# the outer loop stores the carry only, and the inner loop is run again: its stacked results live
+# for one segment only.  With ``m = k`` memory goes from ``n`` to ``2 sqrt(n)`` for one more run
+# forwards (Chen et al. 2016), and segments of segments take ``d n^(1/d)`` for ``d - 1`` runs.
 
 
 @functools.cache
 def segments(
     length: int, depth: int, per_segment: float, per_iteration: float
 ) -> tuple[int, float]:
-    """How many segments make the least memory, and how much that is.
+    """The number of segments that takes least memory, and its bytes.
 
     Args:
       depth: how deep segments are nested; 0: there are none.
@@ -488,10 +489,10 @@ def segments(
     if depth and length >= 4:
         for count in range(2, length // 2 + 1):
             if count * per_segment >= best[1]:
-                # So are more of them.
+                # More segments take more.
                 break
             _, inner = segments(length // count, depth - 1, per_segment, per_iteration)
-            # The iterations left over store as much as starts of segments.
+            # An iteration that is left over stores as much as the start of a segment.
             size = (count + length % count) * per_segment + inner
             if size < best[1]:
                 best = count, size
@@ -499,7 +500,7 @@ def segments(
 
 
 def in_segments(rules: Rules, pair: LoopPair, count: int) -> list[LoopPair]:
-    """Makes ``count`` segments of both loops of a pair, and a loop of the iterations left over."""
+    """Cuts both loops of a pair into ``count`` segments and a loop of the iterations left over."""
     length = pair.first.scan.length
     seg_length = length // count
     parts = [_SegmentedRange(0, count * seg_length, count)]
@@ -514,7 +515,7 @@ def in_segments(rules: Rules, pair: LoopPair, count: int) -> list[LoopPair]:
 
 @dataclass(frozen=True)
 class _SegmentedRange:
-    """Some iterations of a loop, as so many segments."""
+    """A range of iterations of a loop, cut into ``count`` segments."""
 
     start: int
     stop: int
@@ -522,7 +523,7 @@ class _SegmentedRange:
 
 
 class _StackedParts:
-    """The parts of stacked values, each written once."""
+    """Writes the parts of stacked values, each once."""
 
     def __init__(self, rules: Rules, length: int):
         self.rules = rules
@@ -538,7 +539,7 @@ class _StackedParts:
         return self.known[key]
 
     def whole(self, parts: Sequence[tuple[_SegmentedRange, ir.Value]]) -> ir.Value:
-        """The stacked value that has those parts."""
+        """The stacked value that consists of the parts."""
         whole = functools.partial(_whole, tuple(part for part, _ in parts))
         return self.rules.emit(whole, [value for _, value in parts])[0]
 
@@ -566,8 +567,8 @@ def _rewrite(
     views: _StackedParts,
     links: set[ir.Value],
 ) -> tuple[list[Any], list[ir.Value | None]]:
-    """Writes the parts of a loop; their ops in the order of ``parts``, and what stands for the
-    loop's results, but for the ``links``."""
+    """Writes the parts of a loop; returns their ops in the order of ``parts``, and replacements of
+    the loop's results, except for the ``links``."""
     ops: dict[_SegmentedRange, Any] = {}
     consts, carry, whole_slices = loop.operands
     with ir.InsertionPoint(loop.op), loop.op.location:
@@ -592,7 +593,7 @@ def _rewrite(
 
 
 def _segment(rules: Rules, loop: Loop, scan: Any) -> str:
-    """The body that runs a segment; its symbol."""
+    """Writes a body that runs a segment; returns its symbol."""
     body = rules.program.function(scan.body)
     consts, carry, slices = scan.operands([v.type for v in body.arguments])
     types = [*consts, *carry, *(stacked(t, scan.length) for t in slices)]

@@ -1,23 +1,23 @@
-"""``jaxpr-tile``: batches of independent rows, some rows at a time.
+"""``jaxpr-tile``: computes batches of independent rows, some rows at a time.
 
-Most of what a program computes of a batch it computes of each row by itself, and the derivative is
-the same.  Run op by op, all intermediate values of all rows are there at once.  Here the ops that
-are independent along the batch become the body of a scan over tiles of it::
+Programs compute most values of a batch for each row by itself, and so do their derivatives.  Run op
+by op, a program has all intermediate values of all rows in memory at once.  This pass makes the ops
+that are independent along the batch the body of a scan over tiles of it::
 
     s = softmax(x @ w)                 for each tile x' of x, dy' of dy:
     dx = pullback(s, dy) @ w.T   ->        s' = softmax(x' @ w);  p' = pullback(s', dy')
     dw = x.T @ pullback(s, dy)             dx' = p' @ w.T;  dw += x'.T @ p'
 
-so that what they need besides arguments and results is what a tile needs, which stays in cache.
+Besides arguments and results, the ops then need the memory of one tile only, which stays in cache.
 
-Which ops are independent along which dimension is read off how their operands and results follow
-their loops (:mod:`jaxmlir.analysis.index_maps`); a region of them grows from the largest values,
-and is cut where the batch is reduced to something that its rows are then computed with.  What that
-saves and costs, and how large a tile is, is estimated, and the loops are written
-(:mod:`.regions`).  Between two loops over one batch, ``jaxpr-remat`` decides what is stored.
+Indexing maps (:mod:`jaxmlir.analysis.index_maps`) say along which dimensions ops are independent.
+A region of such ops grows from each of the largest values.  It is cut into stages where rows read a
+reduction over the batch.  The pass estimates what tiles save and cost, chooses their size, and
+writes the loops (:mod:`.regions`).  ``jaxpr-remat`` decides what is stored between two loops over
+one batch.
 
-Nothing is computed twice, and each row by the same ops as before.  Sums over the batch are rounded
-in another order, and products of matrices as the library rounds them for fewer rows.
+Nothing is computed twice, and the same ops as before compute each row.  Sums over the batch are
+added in another order, and matrix products are rounded as the library rounds them for fewer rows.
 """
 
 from __future__ import annotations
@@ -45,30 +45,30 @@ from jaxmlir.rewriting.inline import inlined
 from jaxmlir.targets.costs import Costs
 from jaxmlir.transforms.templates import Rules
 
-# What tiles save and cost is estimated by the table of the target.  Whether that tells what pays
-# was measured on two cores of an x86 server with the XLA of jax 0.10 and 0.12, on gradients of four
-# programs in their arguments and weights, n rows each: softmaxes of 2048 logits, three times over;
-# attention of 512 positions; tanh, sine and normalization of 2048 elements, four times over; a
-# perceptron of widths 256, 1024, 1024, 256.
+# Savings and costs of tiles are estimated from the target's table.  Whether these estimates tell
+# what pays was measured on two cores of an x86 server with the XLA of jax 0.10 and 0.12, on
+# gradients of four programs with respect to arguments and weights, n rows each: softmaxes of 2048
+# logits, three times over; attention of 512 positions; tanh, sine and normalization of 2048
+# elements, four times over; a perceptron of widths 256, 1024, 1024, 256.
 #
-# A C library keeps a freed block of up to 32 MiB for the next call; a larger one is mapped anew,
-# and each of its pages zeroed when it is first touched: that is what tiles save.  CPU time of tiles
-# / of the entire batch, by the memory that the latter takes:
+# A C library keeps a freed block of up to 32 MiB for the next call.  A larger block is mapped anew,
+# and each page is zeroed when it is first touched: tiles save this time.  CPU time of tiles / of
+# the entire batch, by the memory that the latter takes:
 #                  7 to 14 MiB  20 to 28  40 to 56  80 to 112  160 to 320
 #   softmaxes      1.07         1.06      0.70      0.76       0.65
 #   attention      1.04         0.96      0.67      0.66       0.40
 #   normalization               1.0       0.63      0.67       0.6
 #   perceptron                  1.05      0.92                 0.8
 #
-# Each kernel of a tile is begun and awaited by all threads.  Attention of 135 kernels in four
-# tiles, and the entire batch, of 34 MiB, ms on the wall: 10.5 and 16 where a call gets its memory
-# anew; where the C library has kept it, which after larger programs it may, 10 and 8.
+# All threads start each kernel of a tile and wait for its end.  Attention of 135 kernels, wall time
+# in four tiles / of the entire batch, of 34 MiB, in ms: 10.5 / 16 if each call maps its memory
+# anew; 10 / 8 if the C library has kept the memory, as can happen after larger programs.
 
 # Ops of a loop besides those of its body.
 OPS = 10
-# What a gain has to exceed the cost by: neither is known better.
+# The factor by which a gain has to exceed the cost: the estimates are no better.
 MARGIN = 1.5
-# What the values of a tile take together.  CPU time by that, 4096 rows or 64 sequences, jax 0.10:
+# Bytes of all values of a tile.  CPU time by these bytes, 4096 rows or 64 sequences, jax 0.10:
 #                  4 to 5 MiB  7 to 9  11 to 16  22 to 31  58
 #   softmaxes      1.24        1.07    1         1.03      1.23
 #   attention                  1       1.08      1.16      1.46
@@ -78,16 +78,16 @@ TILE_BYTES = 16_777_216
 
 
 class StageEstimate(NamedTuple):
-    """What a stage takes, in bytes.
+    """The memory and the memory traffic of a stage, in bytes.
 
     Attributes:
-      peak: of values of the entire batch that are stored at once, where a tile would do.
-      rows: what is read and given by rows.
-      shared: what each tile reads and writes as a whole.
-      kernels: how many loops over memory a tile is.
-      added: what is stored for other stages that was not stored before, only computed where it
-        was read.
-      costs: of the target.
+      peak: the most bytes stored at once for the entire batch, in place of those of a tile.
+      rows: the bytes that the loop reads and writes by rows.
+      shared: the bytes that each tile reads and writes as a whole.
+      kernels: the number of kernels of a tile.
+      added: the bytes of values that are stored for other stages, and were computed before where
+        they were read.
+      costs: the costs of the target.
     """
 
     peak: int
@@ -98,14 +98,14 @@ class StageEstimate(NamedTuple):
     costs: Costs
 
     def saved(self, tiles: Tiles) -> float:
-        """Bytes that are not stored at once, for only those of a tile are."""
+        """Bytes that are stored at once without tiles and not with them."""
         return self.peak * (1 - tiles.size / tiles.rows) - self.added
 
     def cost(self, tiles: Tiles) -> float:
         """Nanoseconds that tiles take beyond the time that the batch takes."""
         count = tiles.count + (tiles.rest > 0)
-        # What every tile reads or writes as a whole, the weights of its matrix products and their
-        # gradients, is in a cache as the copies of rows are: of the perceptron 0.08 to 0.19 ns.
+        # A cache holds what each tile reads or writes as a whole, i.e. weights of matrix products
+        # and their gradients, and the copies of rows: 0.08 to 0.19 ns a byte in the perceptron.
         copied = self.costs.stored_byte_cached
         per_tile = copied * self.shared + self.costs.fork * self.kernels
         return count * per_tile + copied * self.rows + self.costs.stored_byte_mapped * self.added
@@ -114,10 +114,10 @@ class StageEstimate(NamedTuple):
 def estimate(
     schedule: Schedule, number: int, profile: MemoryProfile, again: Set[int], costs: Costs
 ) -> StageEstimate:
-    """What a stage takes.
+    """The memory and the memory traffic of a stage.
 
     Args:
-      again: those that are computed again rather than stored for another stage.
+      again: the rows that are recomputed rather than stored for another stage.
     """
     body, ops = schedule.body, schedule.stages[number].rows
     outer = set(schedule.outer(number))
@@ -136,10 +136,10 @@ def estimate(
     bytes_of = profile.sizes.__getitem__
     stored = profile.stored
     added = sum(bytes_of(v) for v in outer - again if not stored[v])
-    # Parts of sums are small beside what they are summed up from.
+    # Partial sums are left out: they are small beside the rows that they sum up.
     results = [v for i in ops for v in range(*body.results[i])]
     leaving = outer | {v for v in results if schedule.dim(v) is None}
-    # Rows that are computed again are there while they are read, from before the loop or after it.
+    # Recomputed rows count, both those that this stage reads and those that later stages read.
     return StageEstimate(
         int(profile.needed(ops, {v for v in reads & again if stored[v]}, leaving - again).max()),
         sum(map(bytes_of, reads - again)) + sum(map(bytes_of, outer - again)),
@@ -151,8 +151,8 @@ def estimate(
 
 
 def computed_again(schedule: Schedule, prices: Prices, sizes: Sequence[int]) -> set[int]:
-    """The rows that one loop gives to others alone, and that are no dearer to compute again in each
-    than to store: ``jaxpr-remat`` will see to it."""
+    """The rows that only other loops read, and that cost no more to recompute in each of these than
+    to store: ``jaxpr-remat`` will recompute them."""
     body = schedule.body
     of_byte = prices.program.target.costs.stored_byte_mapped
     costs: dict[int, float] = {}
@@ -170,7 +170,7 @@ def computed_again(schedule: Schedule, prices: Prices, sizes: Sequence[int]) -> 
                     cost += costs[v]
             for v in range(*body.results[i]):
                 costs[v] = cost
-                # A value with a name is stored as its user asked for.
+                # A value with a name is stored because the user asked for it.
                 if v not in outer or schedule.is_read_whole(v) or body.names[i] == "jaxpr.name":
                     continue
                 readers = {schedule.stage[u] for u in body.users[v]} - {number}
@@ -180,10 +180,10 @@ def computed_again(schedule: Schedule, prices: Prices, sizes: Sequence[int]) -> 
 
 
 def tiles_of(rows: int, bytes_: int, tile_bytes: int) -> Tiles | None:
-    """Tiles of about so many bytes, all of one size if that may be.
+    """Tiles of about ``tile_bytes``, all of one size if possible; ``None``: one tile holds all.
 
     Args:
-      bytes_: what all rows take.
+      bytes_: the bytes of all rows.
     """
     most = rows * tile_bytes // max(bytes_, 1)
     if most >= rows:
@@ -196,16 +196,16 @@ def tiles_of(rows: int, bytes_: int, tile_bytes: int) -> Tiles | None:
     return Tiles(rows, most)
 
 
-# -- Which batch of a function is computed in tiles, of how many rows, and in which stages --
+# -- The choice of a batch, of the rows of a tile, and of stages --
 #
-# Regions grow from each dimension of the largest values.  Of the stages of each, those that cost
-# more than they gain are taken out, as long as there are any; their ops are computed on the entire
-# batch. Of what is left, the region that gains most is taken.
+# A region grows from each dimension of the largest values.  Stages that cost more than they gain
+# are taken out of it, until there are none; their ops are computed on the entire batch.  The region
+# that gains most in its remaining stages is chosen.
 
 
-# The values from which regions grow: of so many types the first one of each, the largest first.
+# Regions grow from the first value of each of the SEEDS largest types.
 SEEDS = 3
-# How often stages are taken out of a region, for others to be judged anew.
+# How often stages are taken out of a region and the others judged anew.
 SWEEPS = 4
 
 
@@ -213,7 +213,7 @@ class TilePlan(NamedTuple):
     """Loops over a batch.
 
     Attributes:
-      estimates: of the stages that have a loop, by number.
+      estimates: the estimates of the stages that have a loop, by number.
     """
 
     schedule: Schedule
@@ -222,50 +222,50 @@ class TilePlan(NamedTuple):
 
     @property
     def saved(self) -> float:
-        """Bytes that are not stored at once; one stage takes the memory that another has left."""
+        """Bytes saved at the peak: the maximum, because one stage reuses the memory of another."""
         return max(e.saved(self.tiles) for e in self.estimates.values())
 
     @property
     def gain(self) -> float:
-        """Nanoseconds that it saves."""
+        """Nanoseconds that the smaller memory saves."""
         costs = next(iter(self.estimates.values())).costs
         return costs.mapped_byte * self.saved
 
     @property
     def cost(self) -> float:
-        """Nanoseconds that it takes."""
+        """Nanoseconds that the loops cost."""
         return sum(e.cost(self.tiles) for e in self.estimates.values())
 
     @property
     def time(self) -> float:
-        """Nanoseconds less."""
+        """Nanoseconds by which the plan is faster."""
         return self.gain - self.cost
 
     @property
     def ops(self) -> int:
-        """How many ops there are more: of each loop, those of the rows that are left over."""
+        """The number of ops added: for each loop its own, and those for the rows left over."""
         rest = self.tiles.rest > 0
         return sum(OPS + rest * len(self.schedule.stages[n].rows) for n in self.estimates)
 
     @property
     def pays(self) -> bool:
-        """Whether it is faster, and surely so."""
+        """Whether the plan is faster by a safe margin."""
         return self.tiles.count > 1 and self.gain > MARGIN * self.cost
 
     def only(self, number: int) -> TilePlan:
-        """With one of the stages."""
+        """The plan with one of the stages."""
         return self._replace(estimates={number: self.estimates[number]})
 
 
 def best_plan(
     program: Module, body: FunctionView, tile_size: int | None, tile_bytes: int, min_peak: int
 ) -> TilePlan | None:
-    """The plan for a function; ``None`` if there is nothing to gain, or less than ``min_peak``
+    """The plan for a function; ``None`` if there is nothing to gain, or if fewer than ``min_peak``
     bytes are stored at once.
 
     Args:
-      tile_size: rows of a tile: what saves most memory is taken then.  By default what saves most
-        time is, with tiles of about ``tile_bytes``.
+      tile_size: rows of a tile; if given, the plan is chosen that saves most memory.  By default
+        the plan is chosen that saves most time, with tiles of about ``tile_bytes``.
     """
     if any(s.effects is not None or s.is_lasting for s in set(body.signatures)):
         # Stages change the order of ops.
@@ -289,7 +289,7 @@ class _TileSearch(NamedTuple):
     tile_bytes: int
 
     def plans(self) -> Iterator[TilePlan]:
-        """One for each region that is worth one."""
+        """One plan for each region that is worth it."""
         regions: list[Region] = []
         for value in self._seeds():
             for dim, rows in enumerate(aval_of(self.body.types[value]).shape):
@@ -309,7 +309,7 @@ class _TileSearch(NamedTuple):
         return sorted(seeds.values(), key=lambda v: -self.profile.sizes[v])[:SEEDS]
 
     def _judged(self, region: Region, rows: int) -> TilePlan | None:
-        """The stages of a region that are worth it."""
+        """The plan with the stages of a region that are worth it; ``None`` if there are none."""
         for _ in range(SWEEPS):
             plan = self._plan(region, rows)
             if plan is None:
@@ -322,7 +322,7 @@ class _TileSearch(NamedTuple):
         return None
 
     def _plan(self, region: Region, rows: int) -> TilePlan | None:
-        """All stages of a region, unless everything fits in a tile."""
+        """The plan with all stages of a region; ``None`` if everything fits in a tile."""
         if self.tile_size is None and self._stored(region) <= self.tile_bytes:
             return None
         schedule = Schedule(self.body, region)
@@ -341,7 +341,7 @@ class _TileSearch(NamedTuple):
         return None if tiles is None else TilePlan(schedule, tiles, estimates)
 
     def _stored(self, region: Region) -> int:
-        """The bytes of all rows that are stored: no fewer than are there at once."""
+        """The bytes of all rows that are stored: no fewer than are in memory at once."""
         results, bytes_of = self.body.results, self.profile.sizes
         total = 0
         for i, op in region.items():
@@ -351,8 +351,8 @@ class _TileSearch(NamedTuple):
         return total
 
     def _fits(self, schedule: Schedule) -> bool:
-        """Whether the rows that are stored of each stage, or for it, fit in a tile: no fewer bytes
-        than are there at once."""
+        """Whether, in each stage, all stored rows that it reads or computes fit in a tile: these
+        are no fewer bytes than are in memory at once."""
         body, bytes_of = self.body, self.profile.sizes
         for stage in schedule.stages:
             places = [(*body.operands[i], *range(*body.results[i])) for i in stage.rows]
@@ -374,17 +374,17 @@ class Tile(Pass):
     """Compute rows of a batch that are independent of each other some at a time.
 
     Options:
-      tile-size: rows of a tile; by default as many as ``tile-bytes`` hold, where that pays; on
-        other targets than CPUs none.
-      tile-bytes: what the values of a tile take together.
+      tile-size: rows of a tile.  By default as many as ``tile-bytes`` hold, where that pays; on
+        other targets than CPUs nothing is tiled by default.
+      tile-bytes: bytes of all values of a tile.
       min-peak: programs that need fewer bytes at once are left alone; by default those that fit in
         a block that the C library keeps.
-      calls: how often the program is taken to be called: loops whose size is not given have to save
-        the time that they take to compile within so many calls.
+      calls: how often the program is taken to be called: unless ``tile-size`` is given, loops have
+        to save, within so many calls, the time that compiling them takes.
     """
 
     name: ClassVar[str] = "jaxpr-tile"
-    # Rows that are on different devices would be gathered, to be computed by all of them.
+    # Rows on different devices would be gathered, and each device would compute all of them.
     partitioned: ClassVar = False
     tile_size: int | None = None
     tile_bytes: Count = TILE_BYTES
@@ -409,11 +409,11 @@ def tile(
     min_peak: int | None = None,
     calls: float = inf,
 ) -> bool:
-    """Writes loops over tiles of rows in place; whether there are any.
+    """Writes loops over tiles of rows, in place; returns whether it wrote any.
 
     Args:
-      tile_size: rows of a tile, by default chosen, where it pays.
-      calls: how often the program is called, for loops that have to save the time to compile them.
+      tile_size: rows of a tile; by default chosen, where tiles pay.
+      calls: how often the program is called; loops have to save the time to compile them.
     """
     if min_peak is None:
         min_peak = program.target.costs.kept_block
@@ -439,7 +439,7 @@ def tile(
 
 
 def _write(program: Module, function: func.FuncOp, plan: TilePlan) -> None:
-    """Writes the loops of a plan for a function, with what is called in it inlined if need be."""
+    """Writes the loops of a plan into a function, whose calls are inlined if it has any."""
     symbol = function.name.value
     whole = inlined(program.functions, function)
     if whole is not function:
@@ -449,7 +449,7 @@ def _write(program: Module, function: func.FuncOp, plan: TilePlan) -> None:
     if remarks_wanted():
         _explain(plan)
     TileWriter(Rules(program), whole, plan.schedule, plan.tiles).write()
-    # Other functions may call it.
+    # Other functions may call this one.
     program.changed()
 
 

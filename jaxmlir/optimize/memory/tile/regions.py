@@ -1,21 +1,22 @@
 """Regions of a function whose ops are independent of each other along one dimension.
 
-A region grows from one value and one of its dimensions, the *batch*: an op that gives or reads a
-value of the region follows the batch along one of its loops
-(:mod:`jaxmlir.analysis.index_maps`), and then so do its other operands and results along the
-dimensions that follow that loop.  Operands that do not follow it are read whole by every row.  Ops
-that reduce over the batch end the region.
+A region grows from one value and one of its dimensions, the *batch*.  An op that computes or reads
+a value of the region follows the batch along one of its loops
+(:mod:`jaxmlir.analysis.index_maps`).  Those dimensions of its other operands and results that
+follow the same loop are batch dimensions, too.  Every row reads the other operands whole.  Ops that
+reduce over the batch end the region.
 
-What is read whole must be there before the first row is computed.  So a value that is computed from
-the rows and read whole, a mean over the batch, say, cuts the region in two: there is one loop over
-rows before it and one after it.  The *stage* of an op is the number of such cuts that lead to it::
+A value that is read whole must be complete before the first row is computed.  So a value that is
+computed from the rows and read whole, such as a mean over the batch, cuts the region in two: one
+loop over rows before it and one after it.  The *stage* of an op is the number of such cuts on the
+way to it::
 
     s = exp(x)            rows of loop 0
     m = sum(s) / n        the sum is complete after loop 0; the quotient is computed at stage 1
     y = sum(s / m)        rows of loop 1, from rows of s that loop 0 stored
 
-What is linear in sums over the batch alone is a sum of what it is of their parts: a weight that is
-used twice has one gradient that is summed up, not two.
+A linear op that reads only sums over the batch is applied to the parts of these sums in the loop,
+and its result is summed up: a weight that is used twice has one gradient to sum up, not two.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ class RowOp:
 
     Attributes:
       maps: how its operands and results follow its loops.
-      loop: the one that the batch is, or ``None`` if it is linear in sums over the batch.
-      operands: of each operand the dimension that is the batch; ``None`` of one that is read whole.
-      results: likewise; ``None`` of the results of a reduction over the batch.
-      is_reduction: whether these are parts of what is combined over the batch, ...
-      combine: ... and by which primitive.
+      loop: the loop over the batch, or ``None`` for an op that is linear in sums over the batch.
+      operands: for each operand, its batch dimension; ``None`` if it is read whole.
+      results: likewise for results; ``None`` for those of a reduction over the batch.
+      is_reduction: whether the results are parts that are combined over the batch.
+      combine: the primitive that combines these parts.
     """
 
     def __init__(self, maps: IndexingMaps, loop: int | None):
@@ -70,16 +71,16 @@ class RowOp:
     @staticmethod
     @functools.lru_cache(maxsize=1 << 14)
     def of(signature: Signature, loop: int | None) -> RowOp:
-        """The row op of a signature that follows the batch along a loop: one for all such ops."""
+        """The row op, shared by all ops of a signature that follow the batch along a loop."""
         return RowOp(maps_of(signature), loop)
 
 
 Region = dict[int, RowOp]
-"""Ops of a region, by index."""
+"""The ops of a region, by index."""
 
 
 def dim_of(body: FunctionView, rows: Region, value: int) -> int | None:
-    """The batch dimension of a value that is one of a region's rows; else ``None``."""
+    """The batch dimension of a value that a region computes by rows; else ``None``."""
     maker = body.makers[value]
     if maker is None or maker not in rows:
         return None
@@ -111,10 +112,10 @@ def grow(body: FunctionView, value: int, dim: int) -> Region:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _join(signature: Signature, dims: tuple[int | None, ...]) -> RowOp | None:
-    """An op of which a value follows the batch, as one that follows it as a whole.
+    """The row op of an op some of whose values follow the batch; ``None``: it can't be one.
 
     Args:
-      dims: of each operand and each result the dimension that is the batch, as far as known.
+      dims: for each operand and each result, its batch dimension, as far as known.
     """
     maps = maps_of(signature)
     if maps is None:
@@ -129,14 +130,14 @@ def _join(signature: Signature, dims: tuple[int | None, ...]) -> RowOp | None:
         return None
     op = RowOp.of(signature, loop)
     if op.is_reduction:
-        # Where an operand's other dimension is the batch of the region, it would be read whole.
+        # An operand whose batch dimension is another one is read whole.
         return op if maps.combine and None not in op.operands else None
     return None if None in op.results else op
 
 
 @dataclass(eq=False)
 class Stage:
-    """What is computed between two cuts: first ops on whole values, then a loop over rows."""
+    """The ops between two cuts: first those on whole values, then those of a loop over rows."""
 
     whole: list[int] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
@@ -147,8 +148,8 @@ class _ReadModes(NamedTuple):
 
     Attributes:
       inner: :attr:`Schedule.inner`.
-      outside: those that are read outside of the loop that computes them, or returned, ...
-      whole: ... and those of them that are read otherwise than by rows.
+      outside: the values that are returned, or read outside the loop that computes them.
+      whole: the values that are returned, or read otherwise than by rows.
     """
 
     inner: dict[int, list[bool]]
@@ -162,7 +163,7 @@ class Schedule:
     Attributes:
       rows: the ops that are computed in loops, by index.
       stages: in order; the ops of each in the order of the function.
-      stage: of each row op the number of its stage.
+      stage: for each row op, the number of its stage.
     """
 
     def __init__(self, body: FunctionView, rows: Region):
@@ -180,8 +181,8 @@ class Schedule:
 
     @property
     def inner(self) -> dict[int, list[bool]]:
-        """Whether each operand of each row op is a row, or a part, that its own loop has
-        computed."""
+        """For each operand of each row op, whether the op's own loop computes it: rows, or parts
+        of sums."""
         return self._reads.inner
 
     def dim(self, value: int) -> int | None:
@@ -201,7 +202,7 @@ class Schedule:
         return value in self._reads.whole
 
     def _leaving(self, stage: int) -> list[int]:
-        """The values that a stage computes and others read."""
+        """The values that the loop of a stage computes and that are read elsewhere."""
         if stage not in self._outer:
             results = (range(*self.body.results[i]) for i in self.stages[stage].rows)
             self._outer[stage] = [v for group in results for v in group if v in self._reads.outside]
@@ -232,9 +233,9 @@ class Schedule:
         return reads
 
     def _place(self) -> None:
-        """Each op in the first stage in which it can be computed."""
+        """Places each op in the first stage in which it can be computed."""
         body, rows, dims, maker = self.body, self.rows, self._dims, self.body.makers
-        # The stage from which on a value is there as a whole, and that which computes its rows.
+        # The first stage in which each value is complete.
         whole = [0] * len(body.types)
         self._ops = [0] * len(body.ops)
         for i, operands in enumerate(body.operands):
@@ -261,7 +262,7 @@ class Schedule:
                     whole[v] = after
 
     def _is_of_parts(self, i: int) -> bool:
-        """Whether a linear op is one of sums over the rows of one stage that nobody else reads."""
+        """Whether a linear op reads only sums over rows of one stage, each read by no other op."""
         body = self.body
         operands = body.operands[i]
         if not operands or maps_of(body.signatures[i]) is None:
@@ -275,12 +276,12 @@ class Schedule:
             len({self.stage[maker] for maker in makers}) == 1
             and all(body.users[v] == [i] for v in operands)
             and body.outputs.isdisjoint(operands)
-            # If one is repeated for the other, there is more to sum up.
+            # If one operand is broadcast to the other's shape, there is more to sum up.
             and (len(operands) == 1 or len({body.types[v] for v in values}) == 1)
         )
 
     def _sink(self) -> None:
-        """Rows that are made of nothing that is computed by rows, where they are read."""
+        """Moves row ops that read no rows into the stage that reads their results."""
         body = self.body
         for i in sorted(self.rows, reverse=True):
             if self.rows[i].is_reduction:
@@ -313,20 +314,20 @@ _LINEAR = with_trait(Trait.ADDITIVE) | {"jaxpr.neg", "jaxpr.transpose"}
 
 # -- Writes the stages of a schedule: ops on whole values, then a scan over tiles of rows --
 #
-# A batch of ``n`` rows is ``count`` tiles of ``size`` rows and a rest.  The body of a scan takes
-# what every row reads whole as constants, slices of what is read by rows, and carries what is
-# summed up. The rest is computed after the scan by the same ops, in its own size::
+# A batch of ``n`` rows is ``count`` tiles of ``size`` rows and a rest.  The values that every row
+# reads whole are constants of the scan, those that are read by rows are its slices, and sums are
+# its carry.  The rest is computed after the scan by the same ops, in its own size::
 #
 #     total, ys = scan(lambda total, x: (total + sum(f(x)), f(x)), 0, x[:count * size])
 #     y = f(x[count * size:])
 #     total, ys = total + sum(y), concatenate(ys, y)
 #
-# Rows that one loop gives and another reads stay in tiles between them.
+# Rows that one loop computes and another reads stay in tiles in between.
 
 
 @dataclass(frozen=True)
 class Tiles:
-    """A batch in tiles: of ``rows`` rows ``count`` times ``size``, and the rest."""
+    """A batch of ``rows`` rows: ``count`` tiles of ``size`` rows, and ``rest`` rows."""
 
     rows: int
     size: int
@@ -341,7 +342,7 @@ class Tiles:
 
 
 class _TiledRows(NamedTuple):
-    """What a loop has given of a value.
+    """The rows of a value that a loop has computed.
 
     Attributes:
       dim: the batch dimension.
@@ -355,15 +356,15 @@ class _TiledRows(NamedTuple):
 
 
 RowRead = tuple[int, int]
-"""A value of the function and the dimension along which its rows are read."""
+"""A value of the function, and the dimension along which its rows are read."""
 
 
 class TileWriter:
     """Writes a function's stages in place.
 
     Args:
-      rules: of the program.
-      function: the one that was scheduled.
+      rules: the rules of the program.
+      function: the function that was scheduled.
     """
 
     def __init__(self, rules: Rules, function: func.FuncOp, schedule: Schedule, tiles: Tiles):
@@ -371,9 +372,9 @@ class TileWriter:
         self._schedule, self._tiles = schedule, tiles
         self._body = schedule.body
         self._whole: dict[int, ir.Value] = {}
-        """The values that are there as a whole."""
+        """The values that are complete."""
         self._rows: dict[int, _TiledRows] = {}
-        """The values that loops have given in tiles."""
+        """The values that loops have computed in tiles."""
 
     def write(self) -> None:
         """Rewrites the function."""
@@ -395,7 +396,7 @@ class TileWriter:
             erase(body.ops[i])
 
     def _stage(self, number: int) -> None:
-        """Writes the loop of a stage, and the rows that it leaves."""
+        """Writes the loop of a stage, and the ops on the rows that are left over."""
         reads, wholes = self._reads(number)
         outer, sums = self._schedule.outer(number), self._schedule.sums(number)
         totals = [_CarriedTotal(self._combine(v), self._body.types[v]) for v in sums]
@@ -414,7 +415,7 @@ class TileWriter:
                 self._whole[v] = _together(rows, self._body.types[v])
 
     def _reads(self, number: int) -> tuple[list[RowRead], list[int]]:
-        """What the ops of a stage read from elsewhere: by rows, and whole."""
+        """The values that the ops of a stage read from elsewhere: by rows, and whole."""
         reads: dict[RowRead, None] = {}
         wholes: dict[int, None] = {}
         for i in self._schedule.stages[number].rows:
@@ -432,7 +433,7 @@ class TileWriter:
         return self._schedule.rows[self._body.makers[value]].combine
 
     def _tiled(self, read: RowRead) -> _TiledRows | None:
-        """What a loop has given in tiles along that dimension, if one has."""
+        """The rows that a loop has computed in tiles along that dimension, if one has."""
         rows = self._rows.get(read[0])
         return rows if rows is not None and rows.dim == read[1] else None
 
@@ -454,10 +455,10 @@ class TileWriter:
         sums: Sequence[int],
         totals: Sequence[_CarriedTotal],
     ) -> tuple[list[ir.Value], list[ir.Value]]:
-        """The scan over whole tiles: what it sums up, and the tiles that it gives."""
+        """Writes the scan over whole tiles; returns its final carry and its stacked results."""
         tiles = self._tiles
         passed = [v for v in wholes if not is_constant(self._whole[v])]
-        # Rows along a leading dimension are tiles without being moved.
+        # Rows along a leading dimension are reshaped into tiles, the others are cut in the body.
         sliced = {read: self._stacked(read) for read in reads}
         cut = [read for read in reads if sliced[read] is None]
         xs = [value for value in sliced.values() if value is not None]
@@ -488,8 +489,8 @@ class TileWriter:
         return final, stacked
 
     def _stacked(self, read: RowRead) -> ir.Value | None:
-        """The whole tiles that are read, along a leading dimension; ``None`` if that is to move
-        them."""
+        """The whole tiles that are read, along a leading dimension; ``None`` if rows would have to
+        be moved for that."""
         rows, (v, dim) = self._tiled(read), read
         if rows is not None:
             return rows.stacked
@@ -506,11 +507,11 @@ class TileWriter:
         rows: Mapping[RowRead, ir.Value],
         wholes: Mapping[int, ir.Value],
     ) -> dict[int, ir.Value]:
-        """The ops of a stage on some rows, at the insertion point; their results.
+        """Writes the ops of a stage for some rows, at the insertion point; returns their results.
 
         Args:
           size: the number of rows.
-          rows: what is read by rows from elsewhere, cut to them.
+          rows: these rows of the values that are read by rows from elsewhere.
         """
         body, results = self._body, {}
         for i in self._schedule.stages[number].rows:
@@ -537,13 +538,13 @@ class TileWriter:
 
 
 class _CarriedTotal:
-    """A reduction over the batch as it is carried from tile to tile.
+    """A reduction over the batch, as the scan carries it from tile to tile.
 
-    Sums and products of less than 32 bits are carried in 32, as a compiler reduces them.
+    Sums and products of floats of less than 32 bits are carried in 32, as a compiler reduces them.
 
     Args:
       combine: the primitive that combines two parts.
-      type_: of a part.
+      type_: the type of a part.
     """
 
     def __init__(self, combine: str, type_: ir.Type):
@@ -555,7 +556,7 @@ class _CarriedTotal:
         self._carried = type_of(core.ShapedArray(aval.shape, self._dtype))
 
     def start(self) -> ir.Value:
-        """What leaves everything as it is that it is combined with."""
+        """The neutral element of the combination."""
         return filled(self._carried, _neutral(self._combine, self._dtype))
 
     def add(self, total: ir.Value, part: ir.Value) -> ir.Value:
@@ -573,7 +574,7 @@ def _neutral(combine: str, dtype: Any) -> Any:
         case "and":
             return True if dtype == np.bool_ else ~np.zeros((), dtype)
     if dtypes.issubdtype(dtype, np.floating):
-        # Some of eight bits have no infinity.
+        # Some float types of eight bits have no infinity.
         most = np.inf if np.isinf(np.asarray(np.inf, dtype)) else dtypes.finfo(dtype).max
         return -most if combine == "max" else most
     if dtype == np.bool_:
@@ -621,7 +622,7 @@ def _together(rows: _TiledRows, type_: ir.Type) -> ir.Value:
     count, *shape = aval_of(rows.stacked.type).shape
     value, dim = rows.stacked, rows.dim
     if dim:
-        # Tiles stand where their rows do.
+        # The dimension of tiles goes before that of rows.
         order = (*range(1, dim + 1), 0, *range(dim + 1, len(shape) + 1))
         moved = tuple((count, *shape)[d] for d in order)
         value = _build("transpose", [value], moved, permutation=order)

@@ -16,8 +16,9 @@ from jaxmlir.analysis.liveness import count_of
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import is_used, returned
 from jaxmlir.dialect.ir import ir, symbol_uses
+from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.simplify.canonicalize.movement import numbered
+from jaxmlir.optimize.simplify.canonicalize.movement import keeps_order, numbered
 from jaxmlir.optimize.simplify.canonicalize.rewriter import RewriteNode, Rewriter, kind_of, rewrite
 
 # Folding of small constants: an op whose operands are all known is the constant that it computes.
@@ -166,9 +167,7 @@ def fold_conversion(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
 @rewrite("reshape(c) = c'; also of squeeze", "reshape", "squeeze")
 def fold_reshape(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     arrays = _constants(r, node)
-    if arrays is None or any(node.get(a) is not None for a in ("sharding",)):
-        return None
-    if node.name == "jaxpr.reshape" and node.get("dimensions") is not None:
+    if arrays is None or not keeps_order(node):
         return None
     return _constant(r, node, arrays[0].reshape(aval_of(node.type).shape), ())
 
@@ -265,8 +264,7 @@ def call_returns_argument(r: Rewriter, node: RewriteNode) -> list[ir.Value] | No
     # Something may be asked of where the results are.
     if any(k in node.attributes for k in ("out_shardings", "out_layouts")):
         return None
-    callee = "jaxpr" if "jaxpr" in node.attributes else "call_jaxpr"
-    (symbol,) = symbol_uses(node.attributes[callee])
+    (symbol,) = symbol_uses(node.attributes[CALLEES[node.name]])
     return _replaced(r, node, _returned(r, symbol), node.operands)
 
 
@@ -336,8 +334,8 @@ def scan_with_invariant(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None
     (body,) = symbol_uses(node.attributes["jaxpr"])
     consts, carry = count_of(node.op, "num_consts"), count_of(node.op, "num_carry")
     fixed, moving = _split_carry(r, node, body, consts, carry, consts)
-    if not fixed:
-        return None
+    if not fixed or _has_effects(node):
+        return _given_back(r, node, fixed, consts)
     results = [*moving, *range(carry, len(node.results))]
     arguments = [
         *range(consts),
@@ -361,8 +359,8 @@ def while_with_invariant(r: Rewriter, node: RewriteNode) -> list[ir.Value] | Non
     n_cond, n_body = count_of(node.op, "cond_nconsts"), count_of(node.op, "body_nconsts")
     first, carry = n_cond + n_body, len(node.results)
     fixed, moving = _split_carry(r, node, body, n_body, carry, first)
-    if not fixed:
-        return None
+    if not fixed or _has_effects(node):
+        return _given_back(r, node, fixed, first)
 
     def arguments(consts: int) -> list[int]:
         return [*range(consts), *(consts + i for i in (*fixed, *moving))]
@@ -392,8 +390,6 @@ def _split_carry(
     Args:
       consts: the body's argument, and first: the op's operand, that is the first carried value.
     """
-    if _has_effects(node):
-        return [], []
     fixed = [
         i
         for i, source in enumerate(_returned(r, body)[:carry])
@@ -402,6 +398,15 @@ def _split_carry(
         and node.operands[first + i].type == node.results[i].type
     ]
     return fixed, [i for i in range(carry) if i not in fixed]
+
+
+def _given_back(
+    r: Rewriter, node: RewriteNode, fixed: list[int], first: int
+) -> list[ir.Value] | None:
+    """The results of a loop that stays, those that are operands replaced: its effects may number
+    what it carries."""
+    known = [i if i in fixed else None for i in range(len(node.results))]
+    return _replaced(r, node, known, node.operands[first:])
 
 
 def _with_counts(
@@ -427,30 +432,6 @@ def _rebuilt(
     return [
         next(outs) if i in results else node.operands[first + i] for i in range(len(node.results))
     ]
-
-
-@rewrite("while(c, f)(x) = x where f returns its argument", "while")
-def while_returns_argument(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
-    (body,) = symbol_uses(node.attributes["body_jaxpr"])
-    n_cond, n_body = count_of(node.op, "cond_nconsts"), count_of(node.op, "body_nconsts")
-    carry = node.operands[n_cond + n_body :]
-    sources = [
-        i if source == n_body + i and not isinstance(source, ir.Attribute) else None
-        for i, source in enumerate(_returned(r, body))
-    ]
-    return _replaced(r, node, sources, carry)
-
-
-@rewrite("scan(f)(x) = x where f returns its argument", "scan")
-def scan_returns_argument(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
-    (body,) = symbol_uses(node.attributes["jaxpr"])
-    consts, carry = count_of(node.op, "num_consts"), count_of(node.op, "num_carry")
-    operands = node.operands[consts:]
-    sources: KnownResults = [None] * len(node.results)
-    for i, source in enumerate(_returned(r, body)[:carry]):
-        if not isinstance(source, ir.Attribute) and source == consts + i:
-            sources[i] = i
-    return _replaced(r, node, sources, operands)
 
 
 @rewrite("scan[length=0](f)(x) = x where it gives nothing but carried values", "scan")

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -107,10 +108,7 @@ def slice_of_written(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
 def _is_untouched(written: WriteChain, low: tuple[int, ...], high: tuple[int, ...]) -> bool:
     """Whether none of the parts from ``low`` to ``high`` has been written, and that is known."""
     ranges = [range(a, b + 1) for a, b in zip(low, high, strict=True)]
-    count = 1
-    for places in ranges:
-        count *= len(places)
-    if count <= MOST_PARTS:
+    if math.prod(map(len, ranges)) <= MOST_PARTS:
         return written.parts.keys().isdisjoint(itertools.product(*ranges))
     if len(written.parts) > MOST_PARTS:
         return False

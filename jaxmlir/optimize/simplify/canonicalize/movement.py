@@ -72,7 +72,7 @@ def rev_of_rev(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
 # --- shapes ---------------------------------------------------------------------------------------
 
 
-def _is_plain_reshape(r: Rewriter, node: RewriteNode | None) -> bool:
+def keeps_order(node: RewriteNode | None) -> bool:
     """Whether an op keeps its operand's elements in row-major order, and adds none."""
     if node is None or len(node.operands) != 1:
         return False
@@ -91,7 +91,7 @@ def _is_plain_reshape(r: Rewriter, node: RewriteNode | None) -> bool:
 
 @rewrite("reshape(x) = x where the shape stays the same; so squeeze", "reshape", "squeeze")
 def reshape_to_the_same(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
-    same = node.type == node.operands[0].type and _is_plain_reshape(r, node)
+    same = node.type == node.operands[0].type and keeps_order(node)
     return node.operands if same else None
 
 
@@ -102,26 +102,19 @@ def broadcast_to_the_same(r: Rewriter, node: RewriteNode) -> list[ir.Value] | No
 
 
 @rewrite(
-    "reshape(reshape(x)) = x where x has the result's shape; so squeeze and broadcast_in_dim",
+    "reshape(reshape(x)) = reshape(x); also of squeeze and broadcast_in_dim, the outer one only "
+    "where x has the result's shape",
     "reshape",
     "squeeze",
     "broadcast_in_dim",
 )
-def reshape_there_and_back(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
-    if not _is_plain_reshape(r, node):
-        return None
-    inner = r.node(node.operands[0])
-    if not _is_plain_reshape(r, inner) or inner.operands[0].type != node.type:
-        return None
-    return inner.operands
-
-
-@rewrite("reshape(reshape(x)) = reshape(x); also of squeeze and broadcast_in_dim", "reshape")
 def reshape_of_reshape(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
-    if not _is_plain_reshape(r, node):
-        return None
     inner = r.node(node.operands[0])
-    if not _is_plain_reshape(r, inner):
+    if not (keeps_order(node) and keeps_order(inner)):
+        return None
+    if inner.operands[0].type == node.type:
+        return inner.operands
+    if node.name != "jaxpr.reshape":
         return None
     return [r.build("reshape", inner.operands, node.type, node.attributes)]
 
@@ -291,7 +284,7 @@ def _parts_of_row(r: Rewriter, value: ir.Value) -> tuple[ir.Value, int, int] | N
     """
     lanes = r.program.target.costs.lanes
     node = r.producer(value, "reshape") if lanes > 1 else None
-    if not _is_plain_reshape(r, node) or not is_static(node.operands[0]):
+    if not keeps_order(node) or not is_static(node.operands[0]):
         return None
     (x,) = node.operands
     before, after = shape_of(x), shape_of(value)

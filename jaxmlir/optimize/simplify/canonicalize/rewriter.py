@@ -21,7 +21,7 @@ from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import filled, inline, is_used
 from jaxmlir.dialect.codec.types import dense
 from jaxmlir.dialect.effect_attributes import has_lasting_effects
-from jaxmlir.dialect.ir import free_symbol, func, ir
+from jaxmlir.dialect.ir import free_symbol, func, ir, new_function
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.remarks import remark, remarks_wanted
@@ -312,14 +312,8 @@ def _write_variant(
     type_ = function.type
     inputs = [type_.inputs[i] for i in arguments]
     outputs = [type_.results[i] for i in results]
-    variant = func.FuncOp(
-        name,
-        ir.FunctionType.get(inputs, outputs),
-        visibility="private",
-        loc=function.location,
-        ip=ir.InsertionPoint.after(function),
-    )
-    block = variant.add_entry_block()
+    at = ir.InsertionPoint.after(function.operation)
+    _, block = new_function(name, inputs, outputs, function.location, at)
     values = dict(zip(arguments, block.arguments, strict=True))
     with ir.InsertionPoint(block), function.location:
         outs = inline(function, [values[i] for i in range(len(arguments))])
