@@ -40,11 +40,11 @@ def overwrites(op: Any) -> bool:
 
 
 def window_sizes(numbers: Any, update: Sequence[int]) -> list[int]:
-    """The sizes, in the array, of a window that a scatter writes.
+    """The size, in the array, of a window that a scatter writes.
 
     Args:
-      numbers: its dimension numbers.
-      update: the shape of what it writes there.
+      numbers: the scatter's dimension numbers.
+      update: the shape of the window in the scatter's updates.
     """
     sizes = list(update)
     for axis in sorted((*numbers.inserted_window_dims, *numbers.operand_batching_dims)):

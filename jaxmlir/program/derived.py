@@ -149,7 +149,8 @@ def _derive(method: Callable[..., Any], program: Any, options: Mapping[str, Any]
     try:
         return method(program, **options)
     except TransformError:
-        # A batch may be of too little for what its rules, traced since, turn out to need.
+        # A program that was batched without its rules may have too few batched values for the
+        # rules, once these are traced.
         if not program.rule_tracing.reads_as_another:
             raise
         program.rule_tracing.looked_at()

@@ -392,7 +392,7 @@ class Substitution(NamedTuple):
 
 
 def _acyclic(pattern: Matrix, order: np.ndarray) -> np.ndarray:
-    """Greedy acyclic colours of the columns of a symmetric pattern."""
+    """The greedy acyclic colouring of the columns of a symmetric pattern."""
     near = _neighbours(pattern)
     colors = [-1] * len(near)
     # The forest of each pair of colours, as the parents of a disjoint-set structure.

@@ -336,8 +336,8 @@ _CARRIES = 3
 def _windows(
     leaf: LeafOp, indices: Value, dims: Sequence[int], sizes: Sequence[Size]
 ) -> list[tuple[tuple[int, ...], list[AffineSum]]] | None:
-    """Where windows begin in the first operand, if that is known: for each place in the array of
-    indices.
+    """The starts of windows in the first operand, as formulas, by position in the array of indices;
+    ``None`` where they are not known.
 
     Args:
       dims: the dimensions that the indices are of; windows begin at 0 along the others.
@@ -562,7 +562,7 @@ def _convolution(leaf: LeafOp) -> ResultPieces | None:
     is_read = None
     if kernel.known is not None:
         is_read = (np.transpose(kernel.known(), rhs) != 0).any((0, 1)).reshape(-1).tolist()
-    # Channels are mixed: batch, places.
+    # Without the channels, which are mixed: only batch and spatial indices.
     order = (lhs[0], *lhs[2:])
     pieces = [x._replace(result=tuple(x.result[d] for d in order)) for x in image.rows]
     sizes, inner = [kernel.shape[d] for d in rhs[2:]], [shape[d] for d in out[2:]]

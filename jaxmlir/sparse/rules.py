@@ -383,7 +383,7 @@ def _through_loops(
     sizes = [x.shape[of_operand.index(loop)] for loop in shared]
 
     def groups(dims: Dims, of: tuple[int, ...]) -> np.ndarray:
-        """For each element of a value, the number of its place in the loops of both."""
+        """For each element of a value, the flat number of its indices in the shared loops."""
         along = np.indices(of, sparse=True)
         places = [along[dims.index(loop)] for loop in shared]
         return np.broadcast_to(np.ravel_multi_index(places, sizes) if shared else 0, of)

@@ -55,7 +55,7 @@ class Tracer(Interpreter):
       reasons: receives a remark on each op that made a set dense.
 
     Attributes:
-      reasons: by op, what made a set dense.
+      reasons: by op, the remark that it made a set dense.
       unrolled: scans of at most so many ops, all iterations together, are run.
     """
 
@@ -168,7 +168,7 @@ class Tracer(Interpreter):
     # -- ops with functions --
 
     def _cond(self, node: Node, operands: list[Value]) -> list[Value]:
-        """What any branch gives that may be taken."""
+        """The union of the results of all branches that may be taken."""
         which, *arguments = operands
         taken = self._taken(which, node.get("branches"))
         results = [self.enter(Frame(branch, node), arguments) for branch in taken]

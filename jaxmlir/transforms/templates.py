@@ -98,7 +98,7 @@ class Rules:
         return self._template_of("jvp", op, signature, (active,), trace, write)
 
     def linearize(self, op: Any, signature: Signature, active: Mask, wanted: Mask) -> Linearization:
-        """The op's results with residuals, and the linear map of tangents that uses these.
+        """The op's results and residuals, and the linear map of tangents that takes the residuals.
 
         The tangents of results that are not ``wanted`` may be left out.
         """
@@ -154,7 +154,7 @@ class Rules:
         return rule
 
     def batch(self, op: Any, signature: Signature, dims: Dims, axis: Any) -> Template | Emitter:
-        """The op on operands batched along ``dims``; the pattern: the results' dimensions."""
+        """The op on operands batched along ``dims``; the pattern: the results' batch dimensions."""
         trace = functools.partial(jax_rules.batch, dims=dims, axis=axis)
         write = functools.partial(self._pattern_template, "vmap")
         return self._template_of("batch", op, signature, (dims, axis), trace, write)
@@ -199,8 +199,8 @@ class Rules:
         return self._rule("partial_eval", op, signature, unknown, trace, write)
 
     def discharge(self, op: Any, signature: Signature) -> Template:
-        """``(*operands) -> (*results, *references)``: with the values of references, before and
-        after, for these."""
+        """``(*operands) -> (*results, *references)``, with references replaced by their values,
+        before the op and after it."""
 
         def trace(closed: Any) -> tuple[Any]:
             return (state_discharge.discharge_state(closed, lower=False),)
@@ -209,7 +209,7 @@ class Rules:
         return self._rule("discharge", op, signature, (), trace, write)
 
     def split_call(self, op: Any, signature: Signature, unknown: Mask) -> PartialEvaluation | None:
-        """The partial evaluation of an op that does no more than call functions, or ``None``."""
+        """The partial evaluation of an op that merely calls functions; ``None`` for other ops."""
         return self._native("partial_eval", op, signature, unknown)
 
     def emit(
@@ -319,7 +319,7 @@ class Rules:
         return answer
 
     def _native(self, kind: str, op: Any, signature: Signature, *pattern: Any) -> Any | None:
-        """What the rule of an op with functions gives; ``None`` if it has none, or it declines."""
+        """The result of the rule of an op with functions; ``None`` if it has none or declines."""
         rule = higher_order.rule_of(signature.name)
         if rule is None:
             return None

@@ -1,4 +1,4 @@
-"""Matrices of derivatives from few products with vectors, at given sizes and at all sizes."""
+"""Sparse matrices of derivatives, computed from few products with vectors, also at all sizes."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Compression:
     """A Jacobian, computed from its products with vectors: sums of unit vectors of one colour.
 
     Attributes:
-      positions: the arguments that it is differentiated in.
-      chunk_size: compute so many products at a time.
+      positions: the arguments that the program is differentiated in.
+      chunk_size: how many products are computed at a time; ``None`` for all.
     """
 
     sorted_and_unique: ClassVar[bool] = True
-    """Whether entries are in row-major order, and no two are of the same element."""
+    """Whether entries are in row-major order, without two entries of the same element."""
 
     program: Program
     positions: Sequence[int]
@@ -117,7 +117,7 @@ Colors = tuple[int, Sequence[Any]]
 
 @dataclass(frozen=True, eq=False)
 class ColoredCompression(Compression):
-    """A matrix at given sizes, of which a colouring says how its products tell it."""
+    """A Jacobian whose pattern is known element by element, by a colouring of the pattern."""
 
     pattern: SparsityPattern
     coloring: Coloring
@@ -212,10 +212,11 @@ def _joined(tree: Any, dtype: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class StencilCompression(Compression):
-    """A matrix at all sizes.
+    """A Jacobian that is computed at all sizes.
 
-    Its elements are in the order of the pattern's pieces, diagonal by diagonal, say.  An element
-    that is in an earlier piece, or in none, is 0 and has an index out of bounds: JAX's padding.
+    Its entries are in the order of the pattern's pieces, e.g. diagonal by diagonal.  An entry whose
+    element is in an earlier piece, or outside its own piece, is padding as in JAX: a 0 with an
+    index out of bounds.
     """
 
     sorted_and_unique: ClassVar[bool] = False
@@ -261,7 +262,7 @@ class StencilCompression(Compression):
         )
 
     def _colors(self, argument: int, point: Sequence[Any], shape: Sequence[Size]) -> Any:
-        """The colours of points of an argument's grid."""
+        """The colours of elements of an argument; ``point`` has their index along each axis."""
         first, factors, count = self.stencil.lattices[argument]
         color: Any = 0
         for index, factor in zip(point, factors, strict=True):
@@ -279,10 +280,11 @@ class StencilCompression(Compression):
 class _Grid:
     """The elements of a piece, as an array with an axis for each parameter.
 
-    Where JAX does not see that there are not fewer than none of them, they are among all the rows.
+    JAX may be unable to prove that its size is not negative.  Then the array covers the whole axes
+    of the result, and a mask selects the elements of the piece.
 
     Attributes:
-      inside: which elements are the piece's.
+      inside: the mask: which elements belong to the piece.
     """
 
     def __init__(self, piece: Piece, of_result: Sequence[Size]):
@@ -300,14 +302,14 @@ class _Grid:
                 self.inside = self.inside & (index >= _value(low)) & (index < _value(high))
 
     def at(self, sum_: AffineSum) -> Any:
-        """An index, of each element."""
+        """The value of an index, an affine sum of the parameters, for each element."""
         index: Any = _value(sum_.constant)
         for t, c in sum_.terms:
             index = index + _value(c) * (_line(self.shape, t) + _value(self.starts[t]))
         return index
 
     def has(self, other: Piece) -> Any:
-        """Which elements another piece has, too."""
+        """Which elements are in another piece as well."""
         indices = [self.at(x) for x in self.piece.result]
         put: dict[int, Any] = {}
         same: Any = True
@@ -346,7 +348,7 @@ def _starts(shapes: Sequence[Sequence[Size]]) -> list[Size]:
 
 
 def _number(point: Sequence[Any], shape: Sequence[Size], start: Size) -> Any:
-    """The flat number of an element."""
+    """The flat number of elements, from their index along each axis."""
     number: Any = np.int32(0)
     for index, size in zip(point, shape, strict=True):
         number = number * _value(size) + index

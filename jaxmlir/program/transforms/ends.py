@@ -218,7 +218,7 @@ def argnum_leaves(program: Program, argnums: int | Sequence[int], real_for: str 
 
 
 def leaves_of(args_tree: Any, positions: Sequence[int]) -> list[int]:
-    """The flat arguments of those positions, in their order."""
+    """The numbers of the flat arguments at some positions, in the order of the positions."""
     counts = (child.num_leaves for child in args_tree.children())
     starts = [*itertools.accumulate(counts, initial=0)]
     return [leaf for i in positions for leaf in range(starts[i], starts[i + 1])]

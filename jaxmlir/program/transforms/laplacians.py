@@ -302,7 +302,7 @@ class _ForwardLaplacian(Interpreter):
     def _function(
         self, node: Node, values: Sequence[Any], depending: list[int]
     ) -> Callable[..., list[Any]]:
-        """The results of an op that have derivatives, as a function of operands that have some."""
+        """The op as a function from depending operands to the results that have derivatives."""
         bind, varies = node.bind(self.program), [i in depending for i in range(len(values))]
         return lambda *xs: [x for x in bind(*filled(xs, varies, values)) if _has_derivative(x)]
 
@@ -313,7 +313,7 @@ class _ForwardLaplacian(Interpreter):
         depending: list[int],
         layouts: tuple[list[slots.Layout], list[slots.Layout]] | None,
     ) -> list[_LaplacianValue]:
-        """The results by the op's own first and second derivatives."""
+        """The results of an op, by JAX's first and second derivatives of this op."""
         values = [x.value for x in operands]
         outs = node.bind(self.program)(*values)
         function = self._function(node, values, depending)

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 def jacobian_sparsity(program: Program, argnums: int | Sequence[int]) -> Pattern:
-    """The pattern of :meth:`Program.jacobian_sparsity`."""
+    """The pattern that :meth:`Program.jacobian_sparsity` returns."""
     return detect.jacobian_sparsity(program, program.name, argnum_leaves(program, argnums))
 
 
 def hessian_sparsity(program: Program, argnums: int | Sequence[int]) -> Pattern:
-    """The pattern of :meth:`Program.hessian_sparsity`."""
+    """The pattern that :meth:`Program.hessian_sparsity` returns."""
     return detect.hessian_sparsity(program, program.name, argnum_leaves(program, argnums))
 
 

@@ -13,14 +13,24 @@ from typing import Any
 
 import jax
 
-from jaxmlir._compat import ad, ad_util, batching, close_jaxpr, core, mlir, open_jaxpr, pe
+from jaxmlir._compat import (
+    ad,
+    ad_util,
+    batching,
+    close_jaxpr,
+    core,
+    debug_info,
+    mlir,
+    pe,
+    trace_flat,
+)
 from jaxmlir.support.masks import chosen, filled, split
-from jaxmlir.transforms.jax_rules import trace_flat
 
 
 def traced(function: Callable[..., Sequence[Any]], avals: Sequence[Any], name: str) -> Any:
     """The closed jaxpr of a function of flat arguments, without what no result needs."""
-    jaxpr, consts = open_jaxpr(trace_flat(lambda *args: list(function(*args)), avals, name))
+    info = debug_info(name, name, len(avals), 0)
+    jaxpr, consts = trace_flat(lambda *args: list(function(*args)), avals, info)
     live, _ = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
     return close_jaxpr(live, consts)
 

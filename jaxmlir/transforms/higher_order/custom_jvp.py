@@ -263,7 +263,7 @@ class _JvpRule:
         inputs, outputs = list(function.type.inputs), list(function.type.results)
         self.tangent_types = inputs[len(active) :]
         self.active = tuple(left_out(active, in_zeros(function, len(active))))
-        """Which of the tangents that it takes there are."""
+        """Which of the tangents that it takes are nonzero."""
         self.unknown = (*[False] * len(active), *self.active)
         """Which of its arguments are nonzero tangents."""
         self.num_outs = len(outputs)

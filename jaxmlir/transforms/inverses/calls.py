@@ -135,7 +135,7 @@ LIBRARY: dict[str, LibraryFunction] = {
 
 
 def learn_known(site: Site, symbol: str) -> bool:
-    """Applies the rule of a call of a library function; false if it is none."""
+    """Applies the rule of a library function's call; false if the call is of another function."""
     name = short_name(symbol)
     if name not in LIBRARY:
         return False
@@ -178,7 +178,7 @@ def _traced(name: str, avals: tuple[Any, ...], _: object) -> Any | None:
     return structure_of(traced, symbols[-1], without=_DERIVATIVES) if symbols else None
 
 
-# Rules of derivatives say nothing about the value.
+# Derivative rules do not affect the value.
 _DERIVATIVES = custom_rule_ops.TRACED | {custom_rule_ops.MARK}
 
 

@@ -295,7 +295,7 @@ ad.primitive_transposes[custom_inverse_call_p] = _transpose
 
 
 def _batch(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
-    """A batch of calls is the call of the function on batches, and so are its inverses."""
+    """Batches the function and its inverses, except inverses in operands that are not batched."""
     batched = [d is not None for d in dims]
     args = [
         batching.moveaxis(x, d, 0) if b else x for x, d, b in zip(args, dims, batched, strict=True)

@@ -176,7 +176,8 @@ class ScanInverse(InverseRule):
                     site.why_function(loop.scan.body, args, results, n_consts + missing[0]),
                 )
             return
-        # It takes (carry, ys, consts, history, xs); a scan's body (consts, carry, history, xs, ys).
+        # The inverse takes (carry, ys, consts, history, xs); a scan's body takes (consts, carry,
+        # history, xs, ys).
         numbers = range(n_consts + n + sum(xs) + sum(ys))
         of_consts, of_carry, history, of_xs, of_ys = split(
             numbers, n_consts, len(rest), len(carried), sum(xs)
