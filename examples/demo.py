@@ -11,7 +11,7 @@
 
 Each loss is staged out, verified, printed, parsed back, lowered, compiled and run; then the program
 *parsed from text* is differentiated and trained.  Every number is compared with plain JAX's bit for
-bit; the exit status is 1 if one differs.
+bit; the exit status is 1 if a number differs.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def transformer():
 
 
 def training_step(loss: Callable[..., Any], rate: float) -> Callable[..., Any]:
-    """One step down the gradient of ``loss``; it does not care whether that is Python or data."""
+    """One step down the gradient of ``loss``, which may be a Python function or a program."""
 
     def step(params, *data):
         value, gradient = jax.value_and_grad(loss)(params, *data)
@@ -142,7 +142,7 @@ def train(step: Callable[..., Any], params: Any, data: Any, steps: int = 8) -> t
 def show(
     title: str, loss: Callable[..., Any], params: Any, data: Any, rate: float, *, full: bool
 ) -> bool:
-    """Takes one loss the whole way; whether all numbers were JAX's.
+    """Takes one loss through all steps, and returns whether all numbers equal JAX's.
 
     Args:
       full: print whole modules.
@@ -157,8 +157,8 @@ def show(
     print(f"\nThe jaxpr dialect: {len(program.functions)} functions, {text.count(chr(10))} lines\n")
     print(text if full else excerpt(text))
 
-    # The text is all there is to the program: nothing below looks at the Python function again,
-    # but for plain JAX's numbers.
+    # The text is the whole program: from here on, the Python function serves only to compute plain
+    # JAX's numbers.
     restored = jaxmlir.parse(text, constants=program.constants)
     checks.same("text parsed and printed again", restored.as_text(), text)
 
@@ -173,9 +173,9 @@ def show(
 
     losses, fitted = train(jax.jit(training_step(loss, rate)), params, data)
     for what, step in {
-        # The step as Python sees it, its gradient taken by JAX, through the dialect.
+        # The step is a Python function whose gradient JAX takes; it is compiled by the dialect.
         "8 training steps, staged out": jaxmlir.jit(training_step(loss, rate)),
-        # The gradient of the program that was text a moment ago: its custom rules survived.
+        # The gradient of the program parsed from text, which still has its custom rules.
         "8 training steps, of the parsed text": jax.jit(training_step(restored, rate)),
     }.items():
         ours = train(step, params, data)

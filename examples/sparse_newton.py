@@ -4,8 +4,8 @@ The Bratu equation ``laplace(u) + lam exp(u) = 0`` on the unit square, ``u = 0``
 discretised on a grid of ``size x size`` points.  Its Jacobian has five elements in each row, so it
 takes five JVPs instead of one for each unknown.  Linear systems are solved by conjugate gradients
 with one cycle of multigrid as the preconditioner, in SciPy: the work is proportional to the number
-of unknowns, so a million take half a minute.  How the solution depends on ``lam`` follows from the
-same matrix, by the implicit function theorem: ``J du = - d residual``.
+of unknowns, so a million take half a minute.  The derivative of the solution by ``lam`` follows
+from the same matrix, by the implicit function theorem: ``J du = - d residual``.
 
     python examples/sparse_newton.py --size 1000
 """
@@ -33,7 +33,7 @@ def solve(size: int, lam: float = 5.0, tolerance: float = 1e-8):
     """The solution, and its derivative with respect to ``lam``.
 
     Args:
-      tolerance: of the residual, relative to that of zero.
+      tolerance: the bound of the residual, relative to the residual of zero.
     """
     u = np.zeros((size, size))
     program = jaxmlir.trace(residual)(u, lam)
@@ -56,7 +56,7 @@ def solve(size: int, lam: float = 5.0, tolerance: float = 1e-8):
 class Multigrid:
     """Solves with a positive definite matrix on a grid of ``size x size`` points.
 
-    Each coarser grid has every other point; its matrix is ``P^T A P``, where ``P`` interpolates.
+    Each coarser grid has every other point, and the matrix ``P^T A P``, where ``P`` interpolates.
     """
 
     def __init__(self, matrix: sparse.csr_matrix, size: int):
@@ -69,7 +69,7 @@ class Multigrid:
         self.coarsest = linalg.splu(matrix.tocsc())
 
     def cycle(self, b: np.ndarray, level: int = 0) -> np.ndarray:
-        """An approximate solution: one step of Jacobi before and after the coarser grid's."""
+        """An approximate solution: a Jacobi step before and after a cycle on the coarser grid."""
         if level == len(self.levels):
             return self.coarsest.solve(b)
         matrix, up, down, step = self.levels[level]
@@ -92,7 +92,7 @@ COARSEST = 20
 
 
 def interpolation(size: int) -> sparse.csr_matrix:
-    """Linear interpolation to ``size`` points of a line from every other one of them."""
+    """Linear interpolation to ``size`` points of a line from every other point."""
     whole = sparse.diags([0.5, 1.0, 0.5], [-1, 0, 1], shape=(size, size), format="csc")
     return whole[:, 1 : 2 * (size // 2) : 2].tocsr()
 

@@ -1,16 +1,16 @@
-"""Which elements of a Jacobian can be other than zero: an interpreter of sparsity patterns.
+"""The elements of a Jacobian that may be nonzero: an interpreter of sparsity patterns.
 
 A value is an array together with its *dependencies*, a boolean array with one more axis: element
 ``[..., j]`` says whether it may depend on input ``j``.  Calls, branches and loops are inherited
-from ``Interpreter``; what is said here is what an op does to dependencies, in four cases:
+from ``Interpreter``; this class defines what an op does to dependencies, in four cases:
 
-    elementwise        those of the operands' elements, together
-    linear             the op itself, applied to each input's dependencies: where they come out
-    mul, dot_general   dependencies times what is not zero on the other side
-    anything else      every result depends on all that any operand depends on
+    elementwise        the union of the dependencies of the operands' elements
+    linear             the op itself, applied to the dependencies on each input
+    mul, dot_general   dependencies times the nonzero elements of the other operand
+    anything else      every result depends on all inputs that any operand depends on
 
-The last is always right, so a new primitive is covered too.  With its pattern, a banded or block
-Jacobian can be found with a few products (column compression: Curtis, Powell and Reid 1974).
+The last case is always right, so it covers new primitives too.  With the pattern, a banded or block
+Jacobian can be computed with a few products (column compression: Curtis, Powell and Reid 1974).
 
     pattern = jacobian_sparsity(jaxmlir.trace(f)(x), x)     # bool[len(f(x)), len(x)]
 """
@@ -28,7 +28,7 @@ from jaxmlir.interpret import Interpreter, Node
 
 
 class Traced(NamedTuple):
-    """An array and what its elements depend on."""
+    """An array and the inputs that its elements depend on."""
 
     value: Any
     deps: np.ndarray
@@ -50,7 +50,7 @@ ELEMENTWISE = frozenset(
 
 
 class Sparsity(Interpreter):
-    """Evaluates on :class:`Traced` values, at one point: branches are those taken there."""
+    """Evaluates on :class:`Traced` values at one point, with the branches taken there."""
 
     def __init__(self, program: Any, inputs: int):
         super().__init__(program)
@@ -65,7 +65,7 @@ class Sparsity(Interpreter):
         ]
 
     def dependencies(self, node: Node, operands: list[Traced], outs: list[Any]) -> list[Any]:
-        """What each result depends on."""
+        """The dependencies of each result."""
         if node.name == "jaxpr.mul":
             x, y = operands
             return [(x.deps & _can_be_nonzero(y)) | (y.deps & _can_be_nonzero(x))]
@@ -91,7 +91,7 @@ class Sparsity(Interpreter):
         return [np.broadcast_to(union, (*np.shape(out), self.inputs)) for out in outs]
 
     def mapped(self, node: Node, operands: list[Traced], linear: tuple[int, ...]) -> list[Any]:
-        """The op on one input's dependencies, as numbers, for every input."""
+        """Applies the op to the dependencies on each input, written as numbers."""
         args = [
             jnp.asarray(x.deps, x.value.dtype) if i in linear else x.value
             for i, x in enumerate(operands)
@@ -117,7 +117,7 @@ class Sparsity(Interpreter):
 
 
 def _can_be_nonzero(x: Traced) -> np.ndarray:
-    """Where a factor is not zero for all inputs, beside its dependencies."""
+    """Where a factor can be nonzero, with one more axis for the inputs."""
     return (x.deps.any(-1) | (np.asarray(x.value) != 0))[..., None]
 
 

@@ -2,8 +2,8 @@
 // RUN: jaxmlir-opt %s --jaxpr-grad='func=loss argnums=1' | jaxmlir-run - --entry=loss.grad --args '2.0, 3.0' | FileCheck %s --check-prefix=EXEC
 // RUN: not jaxmlir-opt %s --jaxpr-grad='func=loss argnums=0' 2>&1 | FileCheck %s --check-prefix=ERROR
 
-// The rules of scaled close over %x, the first operand: the forward rule passes it on to the
-// backward rule, which gives no cotangent for it. The gradient in y is x cos(x y).
+// The rules of `scaled` close over %x, its first operand. The forward rule passes %x on to the
+// backward rule, which returns no cotangent for %x. The gradient with respect to y is x cos(x y).
 
 // CHECK-LABEL: func.func private @loss.grad(%arg0: tensor<f32>, %arg1: tensor<f32>) -> tensor<f32>
 // CHECK:         %[[ONE:.*]] = "jaxpr.constant"() {value = dense<1.000000e+00> : tensor<f32>}

@@ -3,7 +3,7 @@
 // RUN: jaxmlir-run %s --args '1.0' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %s --entry=sine_jvp --args '1.0, 10.0' | FileCheck %s --check-prefix=RULE
 
-// The rule of sine calls sine, with its rule: the recursion is one symbol, and printing ends.
+// The JVP rule of sine calls sine itself: the rule names the same symbol again, so printing ends.
 
 // CHECK: "jaxpr.custom_jvp_call_jaxpr"(%arg0) {call_jaxpr = @sine, jvp_jaxpr = @sine_jvp} : (tensor<f32>) -> tensor<f32>
 // CHECK: func.func private @sine_jvp

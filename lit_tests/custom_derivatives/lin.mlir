@@ -2,7 +2,7 @@
 // RUN: not jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s 2>&1 | FileCheck %s --check-prefix=LOWER
 // RUN: jaxmlir-run %s --entry=bwd --args '2.0, 5.0' | FileCheck %s --check-prefix=BWD
 
-// Of a custom_lin only the transpose is known: it is in the program between linearization and
+// Only the transpose of a custom_lin is known. The op occurs in programs between linearization and
 // transposition, and cannot be run.
 
 // CHECK: "jaxpr.custom_lin"(%arg0, %arg1) {bwd = @bwd, in_zeros = array<i1: false>, num_res = 1 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>

@@ -1,7 +1,7 @@
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-run %s --args '2.0' | FileCheck %s --check-prefix=EXEC
 
-// A rule that could not be traced leaves the reason, and the program runs.
+// If a rule cannot be traced, the op keeps the reason, and the program still runs.
 
 // CHECK: "jaxpr.custom_jvp_call_jaxpr"(%arg0) {call_jaxpr = @double, jvp_error = "ValueError: no"}
 // EXEC: result: f32[] = 4.0

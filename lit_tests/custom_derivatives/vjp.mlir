@@ -3,8 +3,8 @@
 // RUN: jaxmlir-run %s --args '2.0, 5.0' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %s --entry=bwd --args '2.0, 5.0, 1.0' | FileCheck %s --check-prefix=BWD
 
-// The forward rule calls the function itself.  Its residuals are its operands, which
-// `jaxpr.input_fwds` says instead of results.
+// The forward rule calls the function itself. The residuals are operands of the rule, so
+// `jaxpr.input_fwds` lists these operands and the rule does not return them.
 
 // CHECK: "jaxpr.custom_vjp_call_jaxpr"(%arg0, %arg1) {bwd_jaxpr = @bwd, call_jaxpr = @product, fwd_jaxpr = @fwd} : (tensor<f32>, tensor<f32>) -> tensor<f32>
 // CHECK: func.func private @fwd

@@ -48,7 +48,7 @@ func.func @lost_handle() -> tensor<f32> {
 
 // -----
 
-// A value that only its name stands for is missed where it is used: here the text is complete.
+// A constant given only by name is valid text; the missing value is an error only where it is used.
 func.func @by_name() -> tensor<4096xf32> {
   %0 = "jaxpr.constant"() {name = "c0"} : () -> tensor<4096xf32>
   return %0 : tensor<4096xf32>

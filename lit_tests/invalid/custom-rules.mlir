@@ -1,6 +1,6 @@
 // RUN: jaxmlir-opt %s --jaxpr-verify --split-input-file --verify-diagnostics
 
-// Custom derivative rules: functions whose signatures follow from the op's.
+// Custom derivative rules are functions whose signatures follow from the signature of the op.
 
 func.func private @f(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = "jaxpr.sin"(%x) : (tensor<4xf32>) -> tensor<4xf32>
@@ -72,7 +72,7 @@ func.func @recursive_rule(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// The backward rules of a list belong to its forward rule.
+// Each backward rule in a list belongs to the forward rule of the same list.
 
 func.func private @f(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = "jaxpr.sin"(%x) : (tensor<4xf32>) -> tensor<4xf32>

@@ -1,6 +1,6 @@
 // RUN: jaxmlir-opt %s --jaxpr-verify --split-input-file --verify-diagnostics
 
-// Primitives that the installed JAX does not have, and objects of another process.
+// Primitives that the installed JAX does not have, and handles of objects of another process.
 
 func.func @unknown(%x: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error@+1 {{'jaxpr.cumsumm' op: the installed JAX has no primitive "cumsumm", and no imported module registers one; did you mean 'cumsum'?}}

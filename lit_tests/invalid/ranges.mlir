@@ -1,7 +1,7 @@
 // RUN: jaxmlir-opt %s --jaxpr-verify --split-input-file --verify-diagnostics
 
-// What JAX checks before it makes an equation, and not of one that is there: ranges of attributes,
-// what functions take and give, and effects.
+// Checks that JAX makes when it creates an equation, but not for an existing equation: ranges of
+// attributes, signatures of functions, and effects.
 
 func.func @permutation(%x: tensor<2x3xf32>) -> tensor<3x2xf32> {
   // expected-error@+1 {{'jaxpr.transpose' op attribute 'permutation': expected different dimensions of tensor<2x3xf32>, counted from 0, got array<i64: 1, 1>}}
@@ -19,7 +19,7 @@ func.func @sort_keys(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// Over an axis that is named twice XLA would end the process.
+// XLA would end the process for an axis that is named twice.
 func.func @mesh_axes(%x: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error@+1 {{'jaxpr.psum' op attribute 'axes': expected different axes, got ["i", "i"]}}
   %0 = "jaxpr.psum"(%x) {axes = ["i", "i"], axis_index_groups = none} : (tensor<4xf32>) -> tensor<4xf32>
@@ -50,7 +50,7 @@ func.func @function_of_a_reduction(%x: tensor<4xf32>, %start: tensor<f32>) -> te
 
 // -----
 
-// A write that nobody is told of would be dropped, as its result is not used.
+// Without its effect, the write would be dropped, because its result is not used.
 func.func @effect(%x: tensor<3xf32>, %y: tensor<3xf32>) -> tensor<3xf32> {
   %0 = "jaxpr.new_ref"(%x) {jaxpr.effects = [{InternalMutableArrayEffect = none}]} : (tensor<3xf32>) -> !jaxpr.ref<tensor<3xf32>>
   // expected-error@+1 {{'jaxpr.swap' op attribute 'jaxpr.effects': expected it to list {WriteEffect = 0 : i64} (by JAX's abstract evaluation of swap); an op without its effects may be dropped or reordered}}
@@ -61,7 +61,7 @@ func.func @effect(%x: tensor<3xf32>, %y: tensor<3xf32>) -> tensor<3xf32> {
 
 // -----
 
-// A size that no type can have.
+// The size of the result is too large for any type.
 func.func @padding(%x: tensor<4xf32>) -> tensor<3xf32> {
   // expected-error@+1 {{'jaxpr.reduce_window_min' op result #0: expected float32[9223372036854775810] (by JAX's abstract evaluation of reduce_window_min), got tensor<3xf32>}}
   %0 = "jaxpr.reduce_window_min"(%x) {base_dilation = array<i64: 1>, padding = [array<i64: 9223372036854775807, 0>], window_dilation = array<i64: 1>, window_dimensions = array<i64: 2>, window_strides = array<i64: 1>} : (tensor<4xf32>) -> tensor<3xf32>

@@ -1,6 +1,6 @@
 // RUN: jaxmlir-opt %s --jaxpr-verify --split-input-file --verify-diagnostics
 
-// What the op table says of an op: counts of operands and results, attributes.
+// Checks of the op table: numbers of operands and results, and attributes.
 
 func.func @operand_count(%x: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error@+1 {{'jaxpr.add' op: expected 2 operands, got 1}}
@@ -58,7 +58,7 @@ func.func @one_dimension(%x: tensor<4xf32>) -> tensor<f32> {
 
 // -----
 
-// What no field takes is not dropped.
+// A field that JAX's class does not have is an error, and is not dropped silently.
 func.func @misspelt_field(%x: tensor<4xf32>, %i: tensor<1xi32>) -> tensor<f32> {
   // expected-error@+1 {{'jaxpr.gather' op: a GatherDimensionNumbers of this JAX has fields 'offset_dims', 'collapsed_slice_dims', 'start_index_map', 'operand_batching_dims', 'start_indices_batching_dims', got 'batching_dims'}}
   %0 = "jaxpr.gather"(%x, %i) {dimension_numbers = {GatherDimensionNumbers = {batching_dims = array<i64>, collapsed_slice_dims = array<i64: 0>, offset_dims = [], start_index_map = array<i64: 0>}}, mode = {GatherScatterMode = "CLIP"}, slice_sizes = array<i64: 1>} : (tensor<4xf32>, tensor<1xi32>) -> tensor<f32>
@@ -83,7 +83,7 @@ func.func @region(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// Every op that is wrong is reported, not the first alone.
+// Every wrong op is reported, not only the first one.
 func.func @two_errors(%x: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error@+1 {{'jaxpr.add' op: expected 2 operands, got 1}}
   %0 = "jaxpr.add"(%x) : (tensor<4xf32>) -> tensor<4xf32>
@@ -137,7 +137,7 @@ func.func @no_return(%x: tensor<f32>) -> tensor<f32> {
 
 // -----
 
-// JAX's lowering takes any scatter without a function for one that overwrites.
+// JAX's lowering takes a scatter without a function for a scatter that overwrites.
 func.func @scatter_without_function(%x: tensor<3xf32>, %i: tensor<1xi32>, %u: tensor<f32>) -> tensor<3xf32> {
   // expected-error@+1 {{'jaxpr.scatter_add' op requires attribute 'update_jaxpr': expected function, got attributes 'dimension_numbers', 'mode'}}
   %0 = "jaxpr.scatter_add"(%x, %i, %u) {dimension_numbers = {ScatterDimensionNumbers = {inserted_window_dims = array<i64: 0>, scatter_dims_to_operand_dims = array<i64: 0>, update_window_dims = []}}, mode = {GatherScatterMode = "CLIP"}} : (tensor<3xf32>, tensor<1xi32>, tensor<f32>) -> tensor<3xf32>
@@ -172,7 +172,7 @@ module attributes {jaxpr.version = 3 : i64} {
 
 // -----
 
-// XLA's bindings end the process over a name that is no kind of FFT.
+// XLA's bindings end the process for an unknown kind of FFT.
 func.func @fft_of_no_kind(%x: tensor<4xcomplex<f32>>) -> tensor<4xcomplex<f32>> {
   // expected-error@+1 {{'jaxpr.fft' op attribute 'fft_type': expected enum FftType, got f32}}
   %0 = "jaxpr.fft"(%x) {fft_lengths = array<i64: 4>, fft_type = f32} : (tensor<4xcomplex<f32>>) -> tensor<4xcomplex<f32>>

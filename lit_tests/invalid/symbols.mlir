@@ -1,6 +1,6 @@
 // RUN: jaxmlir-opt %s --jaxpr-verify --split-input-file --verify-diagnostics
 
-// Functions that an op names: they exist, fit the op, and do not reach themselves.
+// Functions that an op names have to exist, have to fit the op, and must not reach themselves by calls.
 
 func.func private @double(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = "jaxpr.add"(%x, %x) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>

@@ -31,7 +31,7 @@ func.func @returned(%x: tensor<4xf32>) -> tensor<3xf32> {
 
 // -----
 
-// Ours: MLIR's bindings cannot read such an attribute, and may end the process over it.
+// This error is jaxmlir's: MLIR's bindings cannot read such an attribute, and may end the process.
 func.func @an_array_that_python_cannot_read(%x: tensor<4xf32>) -> tensor<f32> {
   // expected-error@+1 {{expected i1, i8, i16, i32, i64, f32 or f64 as the element type of an array attribute}}
   %0 = "jaxpr.reduce_sum"(%x) {axes = {list = array<f16: 0.0>}} : (tensor<4xf32>) -> tensor<f32>
@@ -42,7 +42,7 @@ func.func @an_array_that_python_cannot_read(%x: tensor<4xf32>) -> tensor<f32> {
 
 !index = i64
 func.func @others(%x: tensor<4xf32>) -> tensor<f32> {
-  // Not an array<f16: 0.0>, nor is "array<f16: 0.0>".
+  // This is not an array<f16: 0.0>, and neither is the string "array<f16: 0.0>".
   %0 = "jaxpr.reduce_sum"(%x) {axes = array<!index: 0>, jaxpr.note = "array<f16: 0.0>"} : (tensor<4xf32>) -> tensor<f32>
   return %0 : tensor<f32>
 }

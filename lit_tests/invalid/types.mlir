@@ -1,6 +1,6 @@
 // RUN: jaxmlir-opt %s --jaxpr-verify --split-input-file --verify-diagnostics
 
-// Types, as JAX's abstract evaluation of the primitive has them.
+// Types must be the types that JAX's abstract evaluation of the primitive gives.
 
 func.func @result_shape(%x: tensor<4xf32>) -> tensor<3xf32> {
   // expected-error@+1 {{'jaxpr.add' op result #0: expected tensor<4xf32> (by JAX's abstract evaluation of add), got tensor<3xf32>}}
@@ -67,7 +67,7 @@ func.func @double(%x: tensor<4xf64>) -> tensor<f64> {
 
 // -----
 
-// Of a function whose ops do not look at an argument, too.
+// The type of an argument is checked even if no op of the function uses the argument.
 module attributes {jaxpr.version = "0.1"} {
   // expected-error@+1 {{'func.func' op argument #1: memref<3xf32> is not a type of the jaxpr dialect}}
   func.func @argument(%x: tensor<f32>, %y: memref<3xf32>) -> tensor<f32> {

@@ -1,5 +1,5 @@
-// A called function is inverted once for what is known of its arguments and results, and its inverse
-// called. Inside rematerialised code the inverse is rematerialised too.
+// A called function is inverted once for each set of known arguments and results, and the program
+// calls the inverse. Inside rematerialized code, the inverse is rematerialized too.
 
 // RUN: jaxmlir-opt --jaxpr-inverse %s -o %t
 // RUN: FileCheck %s < %t

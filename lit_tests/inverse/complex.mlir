@@ -1,4 +1,4 @@
-// A complex number is known when its real and its imaginary part are.
+// A complex number is known when its real part and its imaginary part are known.
 
 // RUN: jaxmlir-opt --jaxpr-inverse %s -o %t
 // RUN: FileCheck %s < %t

@@ -1,11 +1,11 @@
-// Which branch was taken has to be known; then the branches are inverted.
+// The index of the taken branch has to be known; then each branch is inverted.
 
 // RUN: jaxmlir-opt --jaxpr-inverse='known=0 log-det=true' %s -o %t
 // RUN: FileCheck %s < %t
 // RUN: jaxmlir-run %t --entry=f.inverse --args '2.0, 0' | FileCheck %s --check-prefix=EXP
 // RUN: jaxmlir-run %t --entry=f.inverse --args '2.0, 1' | FileCheck %s --check-prefix=NEG
 
-// The branch without a log-determinant gives 0.
+// A branch without a log-determinant returns 0.
 // CHECK:      func.func private @f.inverse(%[[Y:.*]]: tensor<f32>, %[[I:.*]]: tensor<i32>) -> (tensor<f32>, tensor<f32>) {
 // CHECK-NEXT:   %[[X:.*]]:2 = "jaxpr.cond"(%[[I]], %[[Y]]) {branches = [@{{.*}}, @{{.*}}]}
 // CHECK-NEXT:   return %[[X]]#0, %[[X]]#1

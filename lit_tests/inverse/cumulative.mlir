@@ -1,4 +1,4 @@
-// A running sum is undone by differences; its matrix is triangular with a diagonal of ones.
+// Differences invert a cumulative sum. Its matrix is triangular with ones on the diagonal.
 
 // RUN: jaxmlir-opt --jaxpr-inverse=log-det=true %s -o %t
 // RUN: FileCheck %s < %t

@@ -1,4 +1,4 @@
-// A function with an inverse of its own: that is called, whatever the function's ops are.
+// If a function has its own inverse, this inverse is called, whatever ops the function has.
 
 // RUN: jaxmlir-opt --jaxpr-inverse=log-det=true %s -o %t
 // RUN: FileCheck %s < %t

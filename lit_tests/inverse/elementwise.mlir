@@ -1,5 +1,5 @@
-// Elementwise ops: each is undone by an op or an expression. A principal branch is taken where the
-// op has several: the square root of a square, the arc sine of a sine.
+// Each elementwise op is inverted by an op or an expression. If the op has several inverses, the
+// principal branch is taken: the square root for a square, the arc sine for a sine.
 
 // RUN: jaxmlir-opt --jaxpr-inverse %s -o %t
 // RUN: FileCheck %s < %t

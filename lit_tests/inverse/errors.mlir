@@ -1,4 +1,4 @@
-// What cannot be inverted is an error that names the op, its place and the reason.
+// If the program cannot be inverted, the error names the op, its location and the reason.
 
 // RUN: jaxmlir-opt --jaxpr-inverse --split-input-file --verify-diagnostics %s
 

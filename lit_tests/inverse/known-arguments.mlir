@@ -1,4 +1,4 @@
-// Of an op of two operands, the one follows from the other and the result.
+// If one operand of a binary op is known, the other operand follows from it and from the result.
 //
 //   z = x y + exp(x)        y = (z - exp(x)) / x
 
@@ -6,7 +6,7 @@
 // RUN: FileCheck %s < %t
 // RUN: jaxmlir-run %t --entry=f.inverse --args '5.0, 0.5' | FileCheck %s --check-prefix=EXEC
 
-// The exponential of the known argument is computed as it was.
+// The exponential of the known argument is computed as in the original program.
 // CHECK:      func.func private @f.inverse(%[[Z:.*]]: tensor<f32>, %[[X:.*]]: tensor<f32>) -> tensor<f32> {
 // CHECK-NEXT:   %[[EXP:.*]] = "jaxpr.exp"(%[[X]])
 // CHECK-NEXT:   %[[XY:.*]] = "jaxpr.sub"(%[[Z]], %[[EXP]])

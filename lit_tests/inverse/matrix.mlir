@@ -1,4 +1,4 @@
-// A product with a known square matrix is undone by solving.
+// A product with a known square matrix is inverted by solving a linear system.
 
 // RUN: jaxmlir-opt --jaxpr-inverse='argnums=1 log-det=true' %s -o %t
 // RUN: FileCheck %s < %t

@@ -1,4 +1,4 @@
-// An unknown that occurs more than once is solved for by a loop, if that is asked for.
+// If the option asks for it, a loop solves for an unknown that occurs more than once.
 
 // RUN: jaxmlir-opt --jaxpr-inverse=newton=true %s -o %t
 // RUN: FileCheck %s < %t

@@ -1,5 +1,5 @@
-// The order in which arguments become known is not the order of the ops: a comes from the second
-// result, then b from the first.
+// Arguments become known in another order than the order of the ops: a follows from the second
+// result, then b follows from the first result.
 //
 //   f(a, b) = (exp(a) + b, a - 1)        f^-1(y, z) = (z + 1, y - exp(z + 1))
 

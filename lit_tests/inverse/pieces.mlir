@@ -1,5 +1,5 @@
-// A slice of an unknown array whose result is known makes a piece of it known; the pieces are put
-// together. So a coupling layer is inverted, though it uses its argument twice.
+// If the result of a slice of an unknown array is known, this piece of the array is known; the pieces
+// are joined. So a coupling layer is inverted, although it uses its argument twice.
 //
 //   x = (a, b)        f(x) = (a, b exp(a))
 

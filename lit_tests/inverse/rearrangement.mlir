@@ -1,4 +1,4 @@
-// Ops that move elements are undone by ops that move them back; no log-determinant comes of them.
+// The inverse of an op that moves elements moves the elements back; its log-determinant is 0.
 
 // RUN: jaxmlir-opt --jaxpr-inverse=log-det=true %s -o %t
 // RUN: FileCheck %s < %t

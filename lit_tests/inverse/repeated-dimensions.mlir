@@ -1,5 +1,5 @@
-// Elementwise ops repeat operands along dimensions of size 1. A mask with one row holds for all rows:
-// the coupling layer is solved column by column, and the mask and the scale are sliced with it.
+// Elementwise ops repeat operands along dimensions of size 1. A mask with one row applies to all
+// rows: the coupling layer is solved column by column, and the mask and the scale are sliced too.
 //
 //   f(x) = m x + (1 - m) x exp(sum_j m x[:, j]),   m = (1, 0)
 

@@ -1,5 +1,5 @@
-// A loop whose final carry is known is run backwards, by the inverse of its body. The counter, which
-// depends on no unknown, is computed forwards first, and its history handed to the steps.
+// A loop whose final carry is known is run backwards, with the inverse of its body. The counter does
+// not depend on unknowns: a forward loop computes it first, and passes its history to the steps.
 //
 //   three times  i, x <- i + 1, 2 x + i
 

@@ -1,5 +1,5 @@
-// A loop whose initial carry is known is run forwards: in an autoregressive map each element is
-// found from the carry so far, which the elements before it give.
+// A loop whose initial carry is known is run forwards: in an autoregressive map, each element
+// follows from the carry so far, which the elements before it determine.
 //
 //   y[i] = x[i] exp(c[i])        c[i + 1] = c[i] + x[i]
 

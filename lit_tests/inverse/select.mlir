@@ -1,5 +1,5 @@
-// Selection by a predicate that is known when the program runs: each case is known where it was
-// selected, what follows from it likewise, and the parts are put together.
+// The predicate of the selection is known when the program runs. Each case is known where it was
+// selected; the values that follow from it are known there too, and the parts are joined.
 //
 //   y = p ? exp(x) : 2 x        x = p ? log(y) : y / 2
 

@@ -1,4 +1,4 @@
-// Sorted numbers and the indices that sorted them are put back in place.
+// If the sorted numbers and the indices of the sort are known, the numbers are put back in place.
 
 // RUN: jaxmlir-opt --jaxpr-inverse %s -o %t
 // RUN: FileCheck %s < %t

@@ -1,5 +1,5 @@
-// A while loop whose condition depends on known values only: its steps are counted first, then as
-// many steps are undone.
+// The condition of the while loop depends only on known values: a first loop counts the steps, then a
+// second loop inverts as many steps.
 //
 //   while i < n:  i, x <- i + 1, sinh(x)
 

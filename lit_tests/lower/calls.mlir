@@ -1,7 +1,7 @@
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s
 // RUN: jaxmlir-run %s --args '[1.0, 2.0]' | FileCheck %s --check-prefix=EXEC
 
-// A call stays a call; a function that is called twice is lowered once.
+// A call stays a call; a function with two call sites is lowered once.
 
 // CHECK-LABEL: func.func public @f
 // CHECK-NEXT: [[once:%.*]] = call @[[layer:.*]](%arg0) : (tensor<2xf32>) -> tensor<2xf32>

@@ -3,7 +3,7 @@
 // RUN: jaxmlir-run %s --args '1, 4.0' | FileCheck %s --check-prefix=SECOND
 // RUN: jaxmlir-run %s --args '2, 4.0' | FileCheck %s --check-prefix=THIRD
 
-// Branches become regions, in their order.
+// Branches become regions, in the same order.
 
 // CHECK-LABEL: func.func public @f
 // CHECK: "stablehlo.case"

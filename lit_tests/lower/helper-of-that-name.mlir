@@ -1,7 +1,7 @@
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s
 // RUN: jaxmlir-run %s --args '[1.0, 2.0]' | FileCheck %s --check-prefix=EXEC
 
-// JAX's rule puts the sum into a helper @cumsum, which gives way to the program's name.
+// JAX's rule puts the sum into a helper @cumsum. The helper is renamed, because the program has a @cumsum.
 
 // CHECK: func.func public @cumsum(
 // CHECK: call @cumsum_0(

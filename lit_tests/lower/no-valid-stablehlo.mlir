@@ -1,5 +1,5 @@
-// A rule of JAX may check less than StableHLO asks for: there is one source value for each window,
-// of which there are five here.
+// A JAX rule may check less than StableHLO requires: StableHLO requires one source value for each
+// window, and there are five windows here.
 
 // RUN: not jaxmlir-opt --jaxpr-legalize-to-stablehlo %s 2>&1 | FileCheck %s
 // RUN: not jaxmlir-run --args '[1.],[1.,2.,3.,4.,5.]' %s 2>&1 | FileCheck %s

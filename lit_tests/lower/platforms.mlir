@@ -5,8 +5,8 @@
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=tpu,cuda %s | not jaxmlir-run --args '1.0' 2>&1 | FileCheck %s --check-prefix=OTHER
 // RUN: jaxmlir-run %s --args '1.0' | FileCheck %s --check-prefix=EXEC
 
-// One platform is chosen when a program is lowered; for several it takes the platform's index,
-// which jaxmlir-run knows.
+// Lowering for one platform fixes the platform's index. A program that is lowered for several
+// platforms takes the index as its first argument, and jaxmlir-run passes it.
 
 // CPU-LABEL: func.func public @f(%arg0: tensor<f32>)
 // CPU: stablehlo.constant dense<0>

@@ -1,7 +1,7 @@
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s
 // RUN: jaxmlir-run %s --args '3.0' | FileCheck %s --check-prefix=EXEC
 
-// Derivative rules end here: nothing of them is left, inside a loop body either.
+// Lowering drops derivative rules completely, also inside a loop body.
 
 // CHECK-LABEL: func.func public @f
 // CHECK: stablehlo.while

@@ -1,7 +1,7 @@
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s
 // RUN: jaxmlir-run %s --args '2.0, 1.0, [1.0, 2.0, 3.0]' | FileCheck %s --check-prefix=EXEC
 
-// A loop over slices: a counter, slices read and written at it.  %a is a constant of the loop.
+// A scan becomes a loop with a counter, at which slices are read and written. %a is loop-invariant.
 
 // CHECK-LABEL: func.func public @f
 // CHECK: stablehlo.while

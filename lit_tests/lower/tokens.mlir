@@ -1,8 +1,8 @@
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s
 // RUN: jaxmlir-run %s --args '1.0' | FileCheck %s --check-prefix=EXEC
 
-// Ordered effects take and give a token, so that they stay in the order of the program.
-// The pytrees have none.
+// Ops with ordered effects take and return a token, so that they stay in the order of the program.
+// The pytrees do not contain the token.
 
 // CHECK-LABEL: func.func public @f
 // CHECK-SAME: ([[before:%.*]]: !stablehlo.token {jax.token = true}, %{{.*}}: tensor<f32>)

@@ -1,4 +1,4 @@
-// The function that is legalized keeps its signature, and what is dead in it: jaxpr-dce removes that.
+// Legalization keeps the function's signature and its dead ops; jaxpr-dce removes the dead ops.
 
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-dce --jaxpr-legalize-to-stablehlo %s | FileCheck %s --check-prefix=DCE

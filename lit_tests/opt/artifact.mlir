@@ -1,4 +1,4 @@
-// Artifacts and text have large arrays, before passes and after.
+// Artifacts and text contain large arrays, before passes and after passes.
 // RUN: cd %S/../translate/Inputs && jaxmlir-translate --import-python functions:squares --args 'i32[]' --emit-artifact -o %t.jaxmlir
 // RUN: jaxmlir-opt -O1 %t.jaxmlir --emit-artifact -o %t.O1 && jaxmlir-run %t.O1 --args 7 | FileCheck %s
 // RUN: jaxmlir-opt -O1 %t.jaxmlir | jaxmlir-run --args 7 | FileCheck %s

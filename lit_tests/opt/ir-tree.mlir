@@ -1,4 +1,4 @@
-// The IR before and after passes, in files; statistics and times as asked for.
+// Options write the IR before and after passes to files, and print statistics and times.
 
 // RUN: rm -rf %t && jaxmlir-opt %s --jaxpr-dce --cse --mlir-print-ir-before=cse --mlir-print-ir-after-all --mlir-print-ir-module-scope --mlir-print-ir-tree-dir=%t -o /dev/null 2>&1 | FileCheck %s --allow-empty --check-prefix=SILENT
 // RUN: ls %t/builtin_module_no-symbol-name | FileCheck %s --check-prefix=FILES

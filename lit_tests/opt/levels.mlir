@@ -1,5 +1,5 @@
-// -O1 stands for the pipeline of that level where a pass could; -O0 for nothing.  What a pass added
-// before, and nobody refers to, stays.
+// -O1 stands for the pipeline of level 1, wherever a pass may stand; -O0 stands for no passes. A
+// function that an earlier pass added stays, even if nothing refers to it.
 
 // RUN: jaxmlir-opt -O0 %s | FileCheck %s --check-prefix=O0
 // RUN: jaxmlir-opt -O1 %s | FileCheck %s --check-prefix=O1

@@ -1,5 +1,5 @@
-// A primitive of the user's is known once its module is imported, and then every pass and tool
-// works on it, with the rules that the module registers with JAX.
+// A user's primitive is known once its module is imported. Then every pass and tool works on it,
+// with the rules that the module registers with JAX.
 //
 //   square_add(a, b) = multiply_add(a, a, b) = a * a + b
 

@@ -3,7 +3,7 @@
 // RUN: cd %S/Inputs && not jaxmlir-opt %s --load rename_pass --rename-function='to=crash' 2>&1 | FileCheck %s --check-prefix=CRASH
 // RUN: cd %S/Inputs && not jaxmlir-opt %s --load rename_pass --rename-function 2>&1 | FileCheck %s --check-prefix=NEEDS
 
-// A user's own pass, from a module that is found in the current directory.
+// A user's own pass, from a module in the current directory.
 
 // CHECK: func.func public @renamed
 // LIST: Passes of loaded modules and installed packages:

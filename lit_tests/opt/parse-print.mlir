@@ -5,7 +5,7 @@
 // RUN: jaxmlir-opt %s | jaxmlir-opt | FileCheck %s
 // RUN: jaxmlir-opt --allow-unregistered-dialect -verify-each=0 %s | FileCheck %s
 
-// Files, stdin and -o; what is printed parses to the same.
+// Input comes from files or stdin, output goes to -o; the printed text parses to the same module.
 
 // CHECK-LABEL: func.func public @f(
 // CHECK-SAME:    %[[X:.*]]: tensor<2xf32>) -> tensor<2xf32>

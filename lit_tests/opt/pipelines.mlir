@@ -6,10 +6,10 @@
 // NESTED: Pass Manager with 3 passes:
 // NESTED: builtin.module(cse,func.func(canonicalize{max-iterations=3}),func.func(cse))
 
-// One flag per pass, in their order, ours and MLIR's.
+// Each pass has a flag, for jaxmlir's and for MLIR's passes; passes run in the order of the flags.
 // FLAGS: builtin.module(cse,canonicalize{max-iterations=3 top-down=false},jaxpr-verify)
 
-// A pass on functions is nested in func.func by itself.
+// A pass on functions is nested in func.func automatically.
 // IMPLICIT: builtin.module(func.func(chlo-legalize-to-stablehlo))
 
 // CHECK-LABEL: @twice

@@ -1,7 +1,7 @@
 // RUN: jaxmlir-opt %s --cse --jaxpr-cse --symbol-dce --mlir-print-ir-after-all --mlir-print-ir-after-change 2>&1 | FileCheck %s --check-prefix=CHANGE
 // RUN: not jaxmlir-opt %s --jaxpr-cse --jaxpr-grad=func=g --mlir-print-ir-after-failure 2>&1 | FileCheck %s --check-prefix=FAILURE
 
-// What passes leave is printed where they changed something, and where they failed.
+// The module is printed after passes that changed it, and after a pass that failed.
 
 // CHANGE-NOT: IR Dump After {{CSE|Symbol}}
 // CHANGE: IR Dump After JaxprCSE (jaxpr-cse)

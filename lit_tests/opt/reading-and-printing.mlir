@@ -1,4 +1,4 @@
-// Flags on how the input is read and the output printed, in mlir-opt's manner.
+// Flags of mlir-opt for reading the input and printing the output.
 
 // RUN: jaxmlir-opt %s --split-input-file --output-split-marker='// ~~~' | FileCheck %s --check-prefix=MARKER
 // RUN: jaxmlir-opt %s --split-input-file --verify-roundtrip | FileCheck %s --check-prefix=ROUNDTRIP

@@ -1,4 +1,4 @@
-// Remarks of one kind are one line, which names the costliest; with 'all' each is printed.
+// Remarks of the same kind are one line, which names the costliest op; with 'all', each remark is printed.
 
 // RUN: jaxmlir-opt --jaxpr-cse --jaxpr-dce --remarks %s -o /dev/null 2>&1 | FileCheck %s --check-prefix=RANKED
 // RUN: jaxmlir-opt --jaxpr-cse --jaxpr-dce --remarks=all %s -o /dev/null 2>&1 | FileCheck %s --check-prefix=ALL

@@ -1,4 +1,4 @@
-// A pass that fails leaves a file that fails again.
+// A pass that fails writes a reproducer file, which fails in the same way.
 
 // RUN: not jaxmlir-opt %s --jaxpr-dce --jaxpr-inverse --cse --mlir-pass-pipeline-crash-reproducer=%t 2> /dev/null
 // RUN: FileCheck %s --check-prefix=WHOLE < %t

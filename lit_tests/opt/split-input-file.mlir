@@ -3,7 +3,7 @@
 // RUN: not jaxmlir-opt %s 2>&1 | FileCheck %s --check-prefix=WHOLE
 // RUN: jaxmlir-opt %S/parse-print.mlir '--split-input-file=// ---' | FileCheck %S/parse-print.mlir
 
-// A piece that fails leaves the others alone; line numbers are those of the whole file.
+// An error in one piece does not affect the other pieces; line numbers are those of the whole file.
 
 // CHECK:      func.func @f() {
 // CHECK:      // -----

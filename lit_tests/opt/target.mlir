@@ -1,5 +1,5 @@
-// A program is optimized for what --target names, by default a CPU: passes for other compilers are
-// skipped, and a remark says so.
+// A program is optimized for the target that --target names, by default a CPU: passes for other
+// compilers are skipped, and a remark says so.
 
 // RUN: jaxmlir-opt -O2 %s | FileCheck %s --check-prefix=HOST
 // RUN: jaxmlir-opt -O2 --target=cpu %s | FileCheck %s --check-prefix=HOST

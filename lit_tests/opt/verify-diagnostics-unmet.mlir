@@ -15,7 +15,7 @@ func.func @bad(%x: f32) -> i32 {
 
 // -----
 
-// The text fits, the severity does not.
+// The text matches, but the severity does not.
 // CHECK: unmet.mlir:23:3: error: unexpected error: type of return operand 0
 // CHECK: unmet.mlir:22:6: error: expected warning "type of return" was not produced
 func.func @severity(%x: f32) -> i32 {

@@ -1,6 +1,6 @@
 // RUN: jaxmlir-opt %s --split-input-file --verify-diagnostics | FileCheck %s
 
-// Every way to say where a diagnostic is expected.  Pieces without errors are printed.
+// All ways to write where a diagnostic is expected. Pieces without errors are printed.
 
 // CHECK: func.func @good
 func.func @good() {

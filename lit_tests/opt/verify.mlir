@@ -1,4 +1,4 @@
-// The input is verified before anything is done with it; --verify=none leaves its ops unread.
+// The input is verified before any pass runs; with --verify=none its ops are not verified.
 //
 // RUN: not jaxmlir-opt %s 2>&1 | FileCheck %s --check-prefix=ERROR
 // RUN: not jaxmlir-opt --cse %s 2>&1 | FileCheck %s --check-prefix=ERROR

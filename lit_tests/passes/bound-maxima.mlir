@@ -1,4 +1,4 @@
-// A maximum that would be replaced if it were infinite is taken of bounded numbers, on a TPU.
+// On a TPU, a maximum that is replaced if it is infinite is computed from bounded numbers instead.
 
 // RUN: jaxmlir-opt --target=tpu --jaxpr-bound-maxima %s -o %t
 // RUN: FileCheck %s < %t
@@ -15,7 +15,7 @@
 // LEFT-LABEL:  func.func public @main
 // LEFT:          "jaxpr.is_finite"
 
-// The result is the number that is put in place of an infinity.
+// Here the result itself is the number that replaces an infinity, so the maximum stays as it is.
 // CHECK-LABEL: func.func public @result
 // CHECK:         "jaxpr.is_finite"
 

@@ -17,14 +17,14 @@ func.func public @main(%x: tensor<f32>, %n: tensor<i32>) -> (tensor<f32>, tensor
   %zero = "jaxpr.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
   %none = "jaxpr.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
 
-  // x - 0 = x, and x + 0 is not: -0.0 + 0.0 = 0.0 (where XLA does not think otherwise).
+  // x - 0 = x, but x + 0 is not x: -0.0 + 0.0 = 0.0 (unless XLA simplifies it).
   // CHECK: %[[SUM:.*]] = "jaxpr.add"(%[[X]], %{{.*}})
   %0 = "jaxpr.sub"(%x, %zero) : (tensor<f32>, tensor<f32>) -> tensor<f32>
   %1 = "jaxpr.add"(%x, %zero) : (tensor<f32>, tensor<f32>) -> tensor<f32>
   // EXEC: result[0]: f32[] = -0.0
   // EXEC-NEXT: result[1]: f32[] = {{-?}}0.0
 
-  // x * 0 is NaN where x is; n * 0 = 0.
+  // x * 0 is NaN if x is NaN; for integers n * 0 = 0.
   // CHECK: %[[PRODUCT:.*]] = "jaxpr.mul"(%[[X]], %{{.*}})
   // CHECK-NEXT: %[[NONE:.*]] = "jaxpr.constant"() {value = dense<0> : tensor<i32>}
   %2 = "jaxpr.mul"(%x, %zero) : (tensor<f32>, tensor<f32>) -> tensor<f32>
@@ -32,14 +32,14 @@ func.func public @main(%x: tensor<f32>, %n: tensor<i32>) -> (tensor<f32>, tensor
   // EXEC-NEXT: result[2]: f32[] = -0.0
   // EXEC-NEXT: result[3]: i32[] = 0
 
-  // x - (-(-x)) = x - x, which is NaN where x is infinite.
+  // x - (-(-x)) = x - x, which is NaN if x is infinite.
   // CHECK-NEXT: %[[DIFFERENCE:.*]] = "jaxpr.sub"(%[[X]], %[[X]])
   %4 = "jaxpr.neg"(%x) : (tensor<f32>) -> tensor<f32>
   %5 = "jaxpr.neg"(%4) : (tensor<f32>) -> tensor<f32>
   %6 = "jaxpr.sub"(%x, %5) : (tensor<f32>, tensor<f32>) -> tensor<f32>
   // EXEC-NEXT: result[4]: f32[] = 0.0
 
-  // Integers of known value are computed: (2 + 5) rem 4 = 3.
+  // Ops on known integers are evaluated: (2 + 5) rem 4 = 3.
   // CHECK-NEXT: %[[THREE:.*]] = "jaxpr.constant"() {value = dense<3> : tensor<i32>}
   %two = "jaxpr.constant"() {value = dense<2> : tensor<i32>} : () -> tensor<i32>
   %five = "jaxpr.constant"() {value = dense<5> : tensor<i32>} : () -> tensor<i32>
@@ -48,7 +48,7 @@ func.func public @main(%x: tensor<f32>, %n: tensor<i32>) -> (tensor<f32>, tensor
   %8 = "jaxpr.rem"(%7, %four) : (tensor<i32>, tensor<i32>) -> tensor<i32>
   // EXEC-NEXT: result[5]: i32[] = 3
 
-  // not(x < y) is not x >= y, for NaN is neither; not(n < m) = n >= m.
+  // not(x < y) is not x >= y, because both comparisons are false for NaN; not(n < m) = n >= m.
   // CHECK-NEXT: %[[GE:.*]] = "jaxpr.ge"(%[[N]], %[[THREE]])
   %9 = "jaxpr.lt"(%n, %8) : (tensor<i32>, tensor<i32>) -> tensor<i1>
   %10 = "jaxpr.not"(%9) : (tensor<i1>) -> tensor<i1>

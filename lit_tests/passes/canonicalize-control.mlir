@@ -1,4 +1,4 @@
-// Canonicalization of calls, branches and loops, by what the called functions return.
+// Canonicalization of calls, branches and loops, based on what the called functions return.
 
 // RUN: jaxmlir-opt --jaxpr-canonicalize --jaxpr-dce %s -o %t
 // RUN: FileCheck %s < %t
@@ -34,7 +34,7 @@ func.func public @main(%x: tensor<f32>, %y: tensor<f32>, %row: tensor<1xf32>) ->
   %5 = "jaxpr.while"(%x) {cond_jaxpr = @never, body_jaxpr = @double} : (tensor<f32>) -> tensor<f32>
   // EXEC-NEXT: result[5]: f32[] = 2.0
 
-  // while(c, f)(x, y) = (while(d, g)(x), y) where f returns y: a constant of d and g
+  // while(c, f)(x, y) = (while(d, g)(x), y) where f returns y: y is a constant of d and g
   %6:2 = "jaxpr.while"(%x, %y) {cond_jaxpr = @small, body_jaxpr = @add_second} : (tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
   // CHECK: %[[LOOP:.*]] = "jaxpr.while"(%[[Y]], %[[X]]) {body_jaxpr = @add_second_0, body_nconsts = 1 : i64, cond_jaxpr = @small_0}
   // EXEC-NEXT: result[6]: f32[] = 11.0
@@ -51,13 +51,13 @@ func.func public @main(%x: tensor<f32>, %y: tensor<f32>, %row: tensor<1xf32>) ->
   %8 = "jaxpr.scan"(%x) {jaxpr = @double, length = 0 : i64, num_carry = 1 : i64} : (tensor<f32>) -> tensor<f32>
   // EXEC-NEXT: result[9]: f32[] = 2.0
 
-  // scan(f)(x, y) = (scan(g)(x), y) where f returns y: a constant of g
+  // scan(f)(x, y) = (scan(g)(x), y) where f returns y: y is a constant of g
   // CHECK-NEXT: %[[SCAN:.*]] = "jaxpr.scan"(%[[Y]], %[[X]]) {jaxpr = @add_second_0, length = 4 : i64, num_carry = 1 : i64, num_consts = 1 : i64}
   %9:2 = "jaxpr.scan"(%x, %y) {jaxpr = @add_second, length = 4 : i64, num_carry = 2 : i64} : (tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
   // EXEC-NEXT: result[10]: f32[] = 14.0
   // EXEC-NEXT: result[11]: f32[] = 3.0
 
-  // cond(platform_index, negate, double)(x) = double(x) where only a kernel takes the first branch
+  // cond(platform_index, negate, double)(x) = double(x) where the first branch is only for kernels
   // CHECK-NEXT: %[[PLATFORM:.*]] = "jaxpr.add"(%[[X]], %[[X]])
   %10 = "jaxpr.platform_index"() {platforms = [["mosaic"], none]} : () -> tensor<i32>
   %11 = "jaxpr.cond"(%10, %x) {branches = [@negate, @double], branches_platforms = [["mosaic"], none]} : (tensor<i32>, tensor<f32>) -> tensor<f32>

@@ -1,4 +1,4 @@
-// Canonicalization of gathers and scatters: what an index says that is known without it.
+// Canonicalization of gathers and scatters with indices that are known in part.
 
 // RUN: jaxmlir-opt --jaxpr-canonicalize %s -o %t
 // RUN: FileCheck %s < %t
@@ -13,7 +13,7 @@ func.func public @main(%x: tensor<2x3xi32>, %i: tensor<2xi32>) -> (tensor<2x2x1x
   // CHECK: func.func public @main(%[[X:.*]]: tensor<2x3xi32>, %[[I:.*]]: tensor<2xi32>)
   %at = "jaxpr.broadcast_in_dim"(%i) {broadcast_dimensions = array<i64: 0>, shape = array<i64: 2, 1>} : (tensor<2xi32>) -> tensor<2x1xi32>
 
-  // gather(y, i) = broadcast_in_dim(y): there is one place in a dimension of size 1
+  // gather(y, i) = broadcast_in_dim(y): a dimension of size 1 has only one index
   // CHECK-DAG: %[[Y:.*]] = "jaxpr.slice"(%[[X]])
   // CHECK-DAG: %[[ROWS:.*]] = "jaxpr.broadcast_in_dim"(%[[Y]]) {broadcast_dimensions = array<i64: 1, 2>, shape = array<i64: 2, 2, 1>}
   %0 = "jaxpr.slice"(%x) {start_indices = array<i64: 0, 1>, limit_indices = array<i64: 2, 2>} : (tensor<2x3xi32>) -> tensor<2x1xi32>
@@ -28,7 +28,7 @@ func.func public @main(%x: tensor<2x3xi32>, %i: tensor<2xi32>) -> (tensor<2x2x1x
   %3 = "jaxpr.gather"(%x, %2) {dimension_numbers = {GatherDimensionNumbers = {collapsed_slice_dims = array<i64: 0, 1>, offset_dims = [], start_index_map = array<i64: 0, 1>}}, mode = {GatherScatterMode = "CLIP"}, slice_sizes = array<i64: 1, 1>} : (tensor<2x3xi32>, tensor<2x2xi32>) -> tensor<2xi32>
   // EXEC: result[1]: {{.*}}[2, 5]
 
-  // likewise x.at[arange(2), i].add(i), which drops what is out of bounds
+  // the same for x.at[arange(2), i].add(i), which drops indices out of bounds
   // CHECK-DAG: %[[ADDED:.*]] = "jaxpr.scatter_add"(%[[X]], %[[AT]], %[[I]]) {{.*}}operand_batching_dims = array<i64: 0>
   %4 = "jaxpr.scatter_add"(%x, %2, %i) {dimension_numbers = {ScatterDimensionNumbers = {inserted_window_dims = array<i64: 0, 1>, scatter_dims_to_operand_dims = array<i64: 0, 1>, update_window_dims = []}}, mode = {GatherScatterMode = "FILL_OR_DROP"}, update_jaxpr = @plus} : (tensor<2x3xi32>, tensor<2x2xi32>, tensor<2xi32>) -> tensor<2x3xi32>
   // EXEC: result[2]: {{.*}}[0, 1, 4]

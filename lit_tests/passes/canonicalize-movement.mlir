@@ -1,4 +1,4 @@
-// Canonicalization of data movement: indices compose, so two moves are one, or none.
+// Canonicalization of data movement: index maps compose, so two moves become one move, or none.
 
 // RUN: jaxmlir-opt --jaxpr-canonicalize %s -o %t
 // RUN: FileCheck %s < %t
@@ -23,7 +23,7 @@ func.func public @main(%x: tensor<2x3xi32>, %v: tensor<4xi32>) -> (tensor<2x3xi3
   %3 = "jaxpr.rev"(%2) {dimensions = array<i64: 0>} : (tensor<2x3xi32>) -> tensor<2x3xi32>
   // EXEC: result[1]: {{.*}}[2, 1, 0]
 
-  // reshape(reshape(x)) = reshape(x), and x where it has the result's shape
+  // reshape(reshape(x)) = reshape(x), or x if x has the result's shape
   // CHECK-NEXT: %[[FLAT:.*]] = "jaxpr.reshape"(%[[X]]) {new_sizes = array<i64: 6>}
   %4 = "jaxpr.reshape"(%x) {new_sizes = array<i64: 3, 2>} : (tensor<2x3xi32>) -> tensor<3x2xi32>
   %5 = "jaxpr.reshape"(%4) {new_sizes = array<i64: 6>} : (tensor<3x2xi32>) -> tensor<6xi32>
@@ -59,7 +59,7 @@ func.func public @main(%x: tensor<2x3xi32>, %v: tensor<4xi32>) -> (tensor<2x3xi3
   %18 = "jaxpr.dynamic_slice"(%v, %17) {slice_sizes = array<i64: 2>} : (tensor<4xi32>, tensor<i32>) -> tensor<2xi32>
   // EXEC: result[8]: {{.*}}[8, 9]
 
-  // dynamic_update_slice(u, v, i) = v where all of u is written
+  // dynamic_update_slice(u, v, i) = v if all of u is overwritten
   %19 = "jaxpr.neg"(%v) : (tensor<4xi32>) -> tensor<4xi32>
   %20 = "jaxpr.dynamic_update_slice"(%19, %v, %17) : (tensor<4xi32>, tensor<4xi32>, tensor<i32>) -> tensor<4xi32>
 
@@ -79,7 +79,7 @@ func.func public @main(%x: tensor<2x3xi32>, %v: tensor<4xi32>) -> (tensor<2x3xi3
   %26 = "jaxpr.bitcast_convert_type"(%v) {new_dtype = f32} : (tensor<4xi32>) -> tensor<4xf32>
   %27 = "jaxpr.bitcast_convert_type"(%26) {new_dtype = i32} : (tensor<4xf32>) -> tensor<4xi32>
 
-  // lt(iota, 0) = 0: a row's number is not negative, and is the index as it is
+  // lt(iota, 0) = 0: a row number is never negative, so it is the index as it is
   // CHECK-NEXT: %[[ROWS:.*]] = "jaxpr.iota"()
   %28 = "jaxpr.iota"() {dimension = 0 : i64, dtype = i32, shape = array<i64: 4>} : () -> tensor<4xi32>
   %29 = "jaxpr.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
@@ -113,7 +113,7 @@ func.func public @main(%x: tensor<2x3xi32>, %v: tensor<4xi32>) -> (tensor<2x3xi3
   %40 = "jaxpr.transpose"(%39) {permutation = array<i64: 1, 0>} : (tensor<2x4xi32>) -> tensor<4x2xi32>
   // EXEC: result[17]: {{.*}}[6, 6]
 
-  // split(x) = x where it is one piece, and convert(x) = x, also over a mesh without axes
+  // split(x) = x if there is only one piece, and convert(x) = x, also over a mesh without axes
   %41 = "jaxpr.split"(%x) {axis = 1 : i64, sizes = array<i64: 3>} : (tensor<2x3xi32>) -> tensor<2x3xi32>
   %42 = "jaxpr.convert_element_type"(%41) {new_dtype = i32, sharding = {NamedSharding = {mesh = {AbstractMesh = {axis_names = [], axis_sizes = [], axis_types = []}}, spec = {PartitionSpec = [none, none]}}}} : (tensor<2x3xi32>) -> tensor<2x3xi32>
   // EXEC: result[18]: {{.*}}[0, 1, 2]

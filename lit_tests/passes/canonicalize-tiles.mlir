@@ -1,4 +1,4 @@
-// Slices of a row's parts are taken of the row, where an array is laid out in tiles.
+// If an array is laid out in tiles, slices of parts of a row become slices of the row.
 
 // RUN: jaxmlir-opt --target=tpu --jaxpr-canonicalize %s -o %t
 // RUN: FileCheck %s < %t
@@ -11,7 +11,7 @@
 // CHECK:         %[[X:.*]] = "jaxpr.mul"
 // CHECK:         %[[PART:.*]] = "jaxpr.slice"(%[[X]]) {limit_indices = array<i64: 2, 384>, start_indices = array<i64: 0, 128>}
 // CHECK-NEXT:    %[[HEADS:.*]] = "jaxpr.reshape"(%[[PART]]) {new_sizes = array<i64: 2, 2, 4, 32>}
-// Parts of heads are not whole parts of the row, nor do three numbers fill a tile.
+// Parts of heads are not whole parts of the row, and three numbers do not fill a tile.
 // CHECK:         "jaxpr.slice"(%{{.*}}) {limit_indices = array<i64: 2, 3, 1, 32>
 // CHECK:         "jaxpr.slice"(%{{.*}}) {limit_indices = array<i64: 2, 1, 3>
 // CHECK:         %[[FIRST:.*]] = "jaxpr.slice"(%[[X]]) {limit_indices = array<i64: 2, 128>, start_indices = array<i64: 0, 0>}

@@ -1,5 +1,5 @@
-// Canonicalization of arrays that are written part by part: what is read is what was written there
-// last, or what the array had before.
+// Canonicalization of arrays that are written part by part: a read takes the value that was last
+// written there, or else the value of the array before the writes.
 
 // RUN: jaxmlir-opt --jaxpr-canonicalize %s -o %t
 // RUN: FileCheck %s < %t
@@ -32,14 +32,14 @@ func.func public @main(%x: tensor<3x2xi32>, %v: tensor<2xi32>) -> (tensor<1x2xi3
   // EXEC: result[2]: {{.*}}[2, 3]
   %4 = "jaxpr.slice"(%1) {start_indices = array<i64: 1, 0>, limit_indices = array<i64: 3, 2>} : (tensor<3x2xi32>) -> tensor<2x2xi32>
 
-  // The same through a second write, of another row.
+  // The same through a second write to another row.
   %5 = "jaxpr.constant"() {value = dense<2> : tensor<i32>} : () -> tensor<i32>
   %6 = "jaxpr.dynamic_update_slice"(%1, %2, %5, %0) : (tensor<3x2xi32>, tensor<1x2xi32>, tensor<i32>, tensor<i32>) -> tensor<3x2xi32>
   // CHECK: %[[MIDDLE:.*]] = "jaxpr.slice"(%[[X]]) {limit_indices = array<i64: 2, 2>, start_indices = array<i64: 1, 0>}
   // EXEC: result[3]: {{.*}}[2, 3]
   %7 = "jaxpr.slice"(%6) {start_indices = array<i64: 1, 0>, limit_indices = array<i64: 2, 2>} : (tensor<3x2xi32>) -> tensor<1x2xi32>
 
-  // A column has something of all rows: it is read of the array.
+  // A column reads from all rows, so it is read from the array.
   // CHECK: %[[COLUMN:.*]] = "jaxpr.slice"(%{{.*}}) {limit_indices = array<i64: 3, 1>, start_indices = array<i64: 0, 0>}
   // EXEC: result[4]: {{.*}}[7]
   // EXEC-NEXT: [2]

@@ -1,4 +1,4 @@
-// What the condition of a loop computes of an array is carried instead of the array.
+// A loop carries the number that its condition computes from an array, instead of the array.
 
 // RUN: jaxmlir-opt --target=tpu --jaxpr-carry-conditions %s -o %t
 // RUN: FileCheck %s < %t

@@ -1,4 +1,4 @@
-// Where memory is not at hand, the beginning of a forward pass is run again for the backward pass, which is quicker than to store what it reads.
+// If residuals take far more memory than the allocator keeps, running the forward pass again is quicker than storing them.
 
 // RUN: jaxmlir-opt --jaxpr-checkpoint-segments='calls=inf min-peak=0' %s -o %t
 // RUN: FileCheck %s < %t
@@ -8,8 +8,8 @@
 // RUN: jaxmlir-run %t --args '[[0.1, 0.2], [0.3, -0.4]], [[1.0, 0.5], [0.25, 1.0]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-checkpoint-segments='calls=inf min-peak=0' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// The derivative of four layers tanh(x w).  The first hyperbolic tangent is not stored for it, but computed again of the argument, which is selected by a boolean that is
-// there when the cotangent of the layer's result is.
+// The derivative of four layers tanh(x w). The first tanh is not stored, but recomputed from %x. A select of %x delays
+// the recompute: its predicate depends on the cotangent of the layer's result.
 // CHECK-LABEL: func.func public @main
 // CHECK-SAME:    %[[X:[^:]+]]: tensor<2x2xf32>, %[[W:[^:]+]]: tensor<2x2xf32>
 // CHECK-NEXT:    %[[Y1:.*]] = "jaxpr.dot_general"(%[[X]], %[[W]])
@@ -24,7 +24,7 @@
 // CHECK:         func.func private @wait(
 // CHECK-NEXT:    "jaxpr.optimization_barrier"
 
-// Where it is at hand, and on other devices, all of them are stored.
+// If the program needs little memory, and on other devices, all residuals are stored.
 // STORED-COUNT-4: "jaxpr.tanh"
 // STORED-NOT:     "jaxpr.tanh"
 

@@ -12,13 +12,13 @@
 // RUN: jaxmlir-run %t --entry=f.bwd --args '0, 2.0, 0.0, 0.0, 10.0' | FileCheck %s --check-prefix=ELSE
 // RUN: jaxmlir-run %t.select --entry=f.vmap --args '[0, 1], [0.5, 0.5], 2.0' | FileCheck %s --check-prefix=EXEC
 
-// The result has a tangent that depends on y in one branch only: the other ignores that of y.
+// The result's tangent depends on the tangent of y in one branch only: the other branch ignores it.
 // JVP:      func.func private @f.jvp(%[[I:.*]]: tensor<i32>, %[[X:.*]]: tensor<f32>, %[[Y:.*]]: tensor<f32>, %[[DX:.*]]: tensor<f32>, %[[DY:.*]]: tensor<f32>)
 // JVP-NEXT:   %[[OUT:.*]]:2 = "jaxpr.cond"(%[[I]], %[[X]], %[[Y]], %[[DX]], %[[DY]]) {branches = [@else.jvp, @then.jvp]}
 // JVP-NEXT:   return %[[OUT]]#0, %[[OUT]]#1
 
-// The residuals cos(x) and sin(x) of one branch are zeros in the other; y is an operand of the cond,
-// and need not be returned by it.
+// The residuals cos(x) and sin(x) of one branch are zeros in the other branch. y is an operand of the
+// cond, so the branches need not return it.
 // VJP:      func.func private @f.fwd(%[[I:.*]]: tensor<i32>, %[[X:.*]]: tensor<f32>, %[[Y:.*]]: tensor<f32>)
 // VJP-NEXT:   %[[OUT:.*]]:3 = "jaxpr.cond"(%[[I]], %[[X]], %[[Y]]) {branches = [@else.fwd, @then.fwd]}
 // VJP-NEXT:   return %[[OUT]]#0, %[[I]], %[[Y]], %[[OUT]]#1, %[[OUT]]#2
@@ -29,11 +29,11 @@
 // VJP-NEXT:   %[[CTS:.*]]:2 = "jaxpr.cond"(%[[I]], %[[Y]], %[[COS]], %[[SIN]], %[[CT]]) {branches = [@else.bwd, @then.bwd]}
 // VJP-NEXT:   return %[[CTS]]#0, %[[CTS]]#1
 
-// With one index for the whole batch it remains a choice ...
+// With one index for the whole batch, the op stays a cond ...
 // BRANCH:      func.func private @f.vmap(%[[I:.*]]: tensor<i32>, %[[X:.*]]: tensor<2xf32>, %[[Y:.*]]: tensor<f32>)
 // BRANCH-NEXT:   %[[OUT:.*]] = "jaxpr.cond"(%[[I]], %[[X]], %[[Y]]) {branches = [@else.vmap, @then.vmap]} : (tensor<i32>, tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
 
-// ... and with an index each, both branches are computed.
+// ... and with one index for each element, both branches are computed.
 // SELECT:     func.func private @f.vmap
 // SELECT-NOT:   jaxpr.cond
 // SELECT:       %[[E:.*]] = "jaxpr.jit"({{.*}}) {jaxpr = @else.vmap

@@ -1,4 +1,4 @@
-// What a function costs, by source line: a table on stderr, while the module goes through as it is.
+// The cost of a function by source line: a table on stderr. The module is not changed.
 //
 //   f(a, b) = tanh(a b), then ten times h -> h h
 

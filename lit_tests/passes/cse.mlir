@@ -8,8 +8,8 @@
 // RUN: jaxmlir-run %t --args '2.0, 3.0' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-cse --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// y x is x y, and so the sines are one; x - y is not y - x.  Equal constants are one, but 0 and -0
-// are not equal.  The barriers are meant to be two.
+// y x = x y, so the two sines are equal; x - y is not y - x. Equal constants are merged, but 0 and -0
+// are not equal. The two barriers are intentional and stay two.
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<f32>, %[[Y:.*]]: tensor<f32>)
 // CHECK-NEXT:   %[[XY:.*]] = "jaxpr.mul"(%[[X]], %[[Y]])
 // CHECK-NEXT:   %[[SIN:.*]] = "jaxpr.sin"(%[[XY]])

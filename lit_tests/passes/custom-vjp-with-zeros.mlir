@@ -1,7 +1,7 @@
-// A VJP rule that was told which tangents and cotangents are zero.  Of f(x, k) = (2x, 2k) the first
-// result is used alone.  By both arguments its derivative takes @bwd_first, which has no cotangent
-// of the other result; by x alone it takes @fwd_x, which keeps nothing, and the rules that belong to
-// that.  The numbers tell which rule was taken.
+// A VJP rule that was told which tangents and cotangents are zero. f(x, k) = (2x, 2k), and only the
+// first result is used. The derivative by both arguments calls @bwd_first, which takes no cotangent of
+// the second result. The derivative by x alone calls @fwd_x, which stores no residual, and the
+// backward rules of @fwd_x. The numbers show which rule was used.
 
 // RUN: jaxmlir-opt --jaxpr-vjp %s -o %t.both
 // RUN: FileCheck %s --check-prefix=BOTH < %t.both

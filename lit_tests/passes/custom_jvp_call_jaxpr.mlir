@@ -1,9 +1,9 @@
-// A function with its own JVP rule, which calls the function: sine, with the slope 5 cos(x), so that
-// numbers tell whether the rule was used.
+// A function with its own JVP rule, which calls the function: a sine with the slope 5 cos(x), so that
+// the numbers show whether the rule was used.
 //
-// Its derivative is a call of the rule.  Linearization splits the rule: @sine_jvp.fwd is what can be
-// computed without the tangent, @sine_jvp.lin is linear in it.  Batching batches function and rule,
-// and the batched rule calls the batched function.
+// The derivative calls the rule. Linearization splits the rule: @sine_jvp.fwd is the part that does
+// not need the tangent, and @sine_jvp.lin is linear in the tangent. Batching batches function and
+// rule, and the batched rule calls the batched function.
 
 // RUN: jaxmlir-opt --jaxpr-jvp %s -o %t.jvp
 // RUN: FileCheck %s --check-prefix=JVP < %t.jvp

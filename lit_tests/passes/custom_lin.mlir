@@ -1,6 +1,6 @@
-// The derivative of a custom_vjp function: a linear map of which only the transpose is known, @bwd.
-// So it is transposed by a call of @bwd, batched with it, and differentiated in its tangent, which
-// it is linear in, but not in its residual.
+// The derivative of a custom_vjp function is a linear map of which only the transpose, @bwd, is known.
+// Transposition calls @bwd, and batching batches @bwd. The map can be differentiated in its tangent,
+// because it is linear in the tangent, but not in its residual.
 
 // RUN: jaxmlir-opt --jaxpr-transpose=linear=1 %s -o %t
 // RUN: FileCheck %s < %t

@@ -1,5 +1,5 @@
-// A linear solve is differentiated by what it solves, not by how: with A = diag(a), from A x = b
-// follows A dx = db - dA x.
+// The derivative of a linear solve follows from the equation, not from the algorithm: with A = diag(a),
+// A x = b implies A dx = db - dA x.
 //
 //   f(a, b) = b / a    as a solve
 
@@ -27,7 +27,7 @@
 // BWD-NEXT:   %[[DA:.*]] = "jaxpr.jit"(%[[X]], %[[MINUS]]) {jaxpr = @matvec.bwd
 // BWD-NEXT:   return %[[DA]], %[[DB]]
 
-// The matrix is not batched, its right-hand side is.
+// The matrix is not batched, but its right-hand side is.
 // VMAP: "jaxpr.custom_linear_solve"(%{{.*}}) {{.*}}solve = @solve.vmap{{.*}} : (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>
 
 // (0 - 1 5) / 2 and 8 / 4; then -(1 / 2) 5, -(8 / 4) 2.5 and 1 / 2, 8 / 4

@@ -1,8 +1,8 @@
-// A function with its own VJP rule: f(x) = 2x, whose rule says that cotangents triple.
+// A function with its own VJP rule: f(x) = 2x, and the rule multiplies cotangents by 3.
 //
-// Its linearization is the forward rule and a custom_lin, of which only the transpose is known, and
-// transposition puts the backward rule in its place.  Batching batches all three functions.  The
-// second operand, k, is not batched: its cotangent, 7 k ct for each row, is summed.
+// The linearization is the forward rule and a custom_lin, of which only the transpose is known.
+// Transposition replaces the custom_lin by the backward rule. Batching batches all three functions. The
+// second operand, k, is not batched: its cotangent, 7 k ct for each row, is summed over the batch.
 
 // RUN: jaxmlir-opt --jaxpr-linearize %s -o %t.lin
 // RUN: FileCheck %s --check-prefix=LIN < %t.lin

@@ -1,4 +1,4 @@
-// Dead code elimination: what no result and no effect depends on goes, in called functions too.
+// Dead code elimination removes ops that no result and no effect depends on, also in called functions.
 
 // RUN: jaxmlir-opt --jaxpr-dce %s -o %t
 // RUN: FileCheck %s < %t
@@ -8,8 +8,8 @@
 // RUN: jaxmlir-run %t --args '1.0' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-dce --remarks=dce %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// Of the loop's carried values, the second reaches a result, and depends on the first.
-// @pair has two callers with a use for one result each: it becomes two functions.
+// The second carry of the loop reaches a result and depends on the first carry; the third is dead.
+// @pair has two call sites, and each uses another result: @pair becomes two functions.
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<f32>) -> (tensor<f32>, tensor<f32>, tensor<f32>)
 // CHECK-NEXT:   %[[LOOP:.*]]:2 = "jaxpr.scan"(%[[X]], %[[X]]) {jaxpr = @body, length = 3 : i64, num_carry = 2 : i64}
 // CHECK-NEXT:   %[[FIRST:.*]] = "jaxpr.jit"(%[[X]]) {jaxpr = @pair}
@@ -56,7 +56,7 @@ func.func private @pair(%y: tensor<f32>, %z: tensor<f32>) -> (tensor<f32>, tenso
 func.func private @unused(%x: tensor<f32>) -> tensor<f32> {
   return %x : tensor<f32>
 }
-// Nobody refers to it, so it is a way in.
+// Nothing in the module refers to this function, so it is an entry point.
 func.func private @entry(%x: tensor<f32>) -> tensor<f32> {
   return %x : tensor<f32>
 }

@@ -1,5 +1,5 @@
-// References that a function makes itself become values: a read gives what was written last, and a
-// called function takes and returns what it changes.
+// References that a function creates itself become values: a read gives the value written last, and a
+// called function takes and returns the values that it changes.
 //
 //   r = new_ref(x);  r = r * y;  add(r, y);  freeze(r)    =    x y + y
 

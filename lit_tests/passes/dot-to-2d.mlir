@@ -1,4 +1,4 @@
-// Dimensions that a product treats alike are one.
+// Dimensions that a product treats alike are merged into one.
 
 // RUN: jaxmlir-opt --jaxpr-dot-to-2d %s -o %t
 // RUN: FileCheck %s < %t
@@ -21,10 +21,10 @@
 // CHECK:         "jaxpr.reshape"(%[[Y]]) {new_sizes = array<i64: 1, 2, 2>}
 // CHECK:         "jaxpr.dot_general"({{.*}}) {dimension_numbers = {{\[\[}}array<i64: 1>, array<i64: 1>]{{.*}} : (tensor<1x4xf32>, tensor<2x4xf32>) -> tensor<1x2xf32>
 // CHECK:         "jaxpr.dot_general"(%[[LAST:.*]], %arg1) {{.*}}tensor<1x2x2xf32>, tensor<2x2x2xf32>
-// A transpose is a matter of what is summed over.
+// A transpose of an operand becomes a choice of the contracting dimension.
 // CHECK-NOT:     "jaxpr.transpose"
 // CHECK:         "jaxpr.dot_general"(%[[T:.*]], %arg0) {dimension_numbers = {{\[\[}}array<i64: 0>, array<i64: 1>]{{.*}} : (tensor<2x2xf32>, tensor<1x2xf32>) -> tensor<2x1xf32>
-// Or of which operand comes first.
+// A transpose of the result becomes a swap of the two operands.
 // CHECK-NEXT:    %[[M:.*]] = "jaxpr.reshape"(%{{[0-9]+}}) {new_sizes = array<i64: 1, 4>}
 // CHECK-NEXT:    %[[N:.*]] = "jaxpr.reshape"(%arg1) {new_sizes = array<i64: 2, 4>}
 // CHECK-NEXT:    "jaxpr.dot_general"(%[[M]], %[[N]]) {dimension_numbers = {{\[\[}}array<i64: 1>, array<i64: 1>]{{.*}} -> tensor<1x2xf32>
@@ -40,24 +40,24 @@
 // EXEC: result[4]: f32[1,2] = {{\[\[}}170.0, 418.0]]
 // EXEC: result[5]: f32[2] = [10.0, 26.0]
 func.func public @main(%x: tensor<1x2xf32>, %w: tensor<2x2x2xf32>) -> (tensor<1x2x2xf32>, tensor<1x2xf32>, tensor<1x2xf32>, tensor<2x1xf32>, tensor<1x2xf32>, tensor<2xf32>) {
-  // Two dimensions of the weights are columns.
+  // Two dimensions of the weights become one dimension of columns.
   %y = "jaxpr.dot_general"(%x, %w) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<1x2xf32>, tensor<2x2x2xf32>) -> tensor<1x2x2xf32>
-  // They are summed over.
+  // Two contracting dimensions, in the same order in both operands.
   %z = "jaxpr.dot_general"(%y, %w) {dimension_numbers = [[array<i64: 1, 2>, array<i64: 1, 2>], [[], []]], preferred_element_type = f32} : (tensor<1x2x2xf32>, tensor<2x2x2xf32>) -> tensor<1x2xf32>
-  // In another order than in the other operand.
+  // Two contracting dimensions, in different orders.
   %t = "jaxpr.dot_general"(%y, %w) {dimension_numbers = [[array<i64: 1, 2>, array<i64: 2, 1>], [[], []]], preferred_element_type = f32} : (tensor<1x2x2xf32>, tensor<2x2x2xf32>) -> tensor<1x2xf32>
   %matrix = "jaxpr.reshape"(%y) {new_sizes = array<i64: 2, 2>} : (tensor<1x2x2xf32>) -> tensor<2x2xf32>
   %columns = "jaxpr.transpose"(%matrix) {permutation = array<i64: 1, 0>} : (tensor<2x2xf32>) -> tensor<2x2xf32>
   %u = "jaxpr.dot_general"(%columns, %x) {dimension_numbers = [[array<i64: 1>, array<i64: 1>], [[], []]], preferred_element_type = f32} : (tensor<2x2xf32>, tensor<1x2xf32>) -> tensor<2x1xf32>
-  // Its dimensions are those of the second operand, then those of the first.
+  // The transpose puts the dimensions of the second operand first, then the dimensions of the first operand.
   %v = "jaxpr.dot_general"(%w, %y) {dimension_numbers = [[array<i64: 1, 2>, array<i64: 1, 2>], [[], []]], preferred_element_type = f32} : (tensor<2x2x2xf32>, tensor<1x2x2xf32>) -> tensor<2x1xf32>
   %row = "jaxpr.transpose"(%v) {permutation = array<i64: 1, 0>} : (tensor<2x1xf32>) -> tensor<1x2xf32>
-  // A product reads what is summed as a matrix.
+  // A product reads the summed array as a matrix.
   %s = "jaxpr.reduce_sum"(%w) {axes = array<i64: 1, 2>} : (tensor<2x2x2xf32>) -> tensor<2xf32>
   return %y, %z, %t, %u, %row, %s : tensor<1x2x2xf32>, tensor<1x2xf32>, tensor<1x2xf32>, tensor<2x1xf32>, tensor<1x2xf32>, tensor<2xf32>
 }
 
-// A transpose that puts a batch first stays: XLA would write it for each product.
+// A transpose that moves a batch dimension to the front stays: XLA would write it for each product.
 // CHECK-LABEL: func.func private @batch(
 // CHECK:         %[[T:.*]] = "jaxpr.transpose"(%arg0)
 // CHECK:         "jaxpr.dot_general"(%[[T]], %arg1)

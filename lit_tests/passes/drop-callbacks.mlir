@@ -1,4 +1,4 @@
-// Debug callbacks, prints and run-time checks are left out; prints are kept where that is asked for.
+// Debug callbacks, prints and run-time checks are removed; an option keeps the prints.
 
 // RUN: jaxmlir-opt --jaxpr-drop-callbacks %s -o %t
 // RUN: FileCheck %s < %t

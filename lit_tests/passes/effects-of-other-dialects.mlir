@@ -1,4 +1,4 @@
-// Ops of other dialects stay, whether anything uses their results or not: they may do anything.
+// Ops of other dialects stay, even if their results are not used: they may have any effect.
 
 // RUN: jaxmlir-opt --jaxpr-dce %s | FileCheck %s
 // RUN: jaxmlir-opt -O2 %s | FileCheck %s

@@ -1,4 +1,4 @@
-// Convolutions as others.
+// Convolutions that are slow on the CPU become other convolutions.
 
 // RUN: jaxmlir-opt --jaxpr-expand-convolutions=calls=inf %s -o %t
 // RUN: FileCheck %s < %t
@@ -37,7 +37,7 @@ func.func public @groups(%x: tensor<1x3x2xf32>, %k: tensor<2x1x2xf32>) -> tensor
   return %0 : tensor<1x2x2xf32>
 }
 
-// Two groups of two examples, each with a result of its own.
+// Two groups of two examples; each group has its own result feature.
 // CHECK-LABEL: func.func public @batch
 // CHECK-NOT:     batch_group_count
 // CHECK-COUNT-2: "jaxpr.conv_general_dilated"({{.*}} -> tensor<2x2x1xf32>
@@ -51,7 +51,7 @@ func.func public @batch(%x: tensor<4x3x1xf32>, %k: tensor<2x1x2xf32>) -> tensor<
   return %0 : tensor<2x2x2xf32>
 }
 
-// One result and two zeros between the elements: 1 0 0 2 meets 1 10 100.
+// One result, with two zeros between the elements: 1 0 0 2 meets 1 10 100.
 // CHECK-LABEL: func.func public @dilated
 // CHECK:         "jaxpr.conv_general_dilated"({{.*}}lhs_dilation = array<i64: 1>
 // CHECK-NOT:     lhs_dilation = array<i64: 3>
@@ -63,7 +63,7 @@ func.func public @dilated(%x: tensor<1x2x1xf32>, %k: tensor<3x1x1xf32>) -> tenso
   return %0 : tensor<1x2x1xf32>
 }
 
-// Without a dimension along which the kernel has one number.
+// A dimension in which the kernel has size 1 is dropped.
 // CHECK-LABEL: func.func public @three
 // CHECK:         "jaxpr.conv_general_dilated"({{.*}} window_strides = array<i64: 1, 1>}
 // CHECK-NOT:     window_strides = array<i64: 1, 1, 1>
@@ -75,7 +75,7 @@ func.func public @three(%x: tensor<1x3x1x1x1xf32>, %k: tensor<2x1x1x1x1xf32>) ->
   return %0 : tensor<1x2x1x1x1xf32>
 }
 
-// Features second, as in lax.conv: transposed, so that they are last.
+// Features are the second dimension, as in lax.conv: transposes move them to the last place.
 // CHECK-LABEL: func.func public @order
 // CHECK:         "jaxpr.conv_general_dilated"({{.*}}lhs_spec = array<i64: 0, 2, 1>, out_spec = array<i64: 0, 2, 1>, rhs_spec = array<i64: 2, 1, 0>{{.*}} : (tensor<1x3x1xf32>, tensor<1x1x16xf32>) -> tensor<1x3x16xf32>
 // CHECK-NEXT:    "jaxpr.transpose"({{.*}} -> tensor<1x16x3xf32>
@@ -88,7 +88,7 @@ func.func public @order(%x: tensor<1x1x3xf32>) -> tensor<1x16x3xf32> {
   return %0 : tensor<1x16x3xf32>
 }
 
-// The gradient in a kernel of three numbers, of one image: the window is as large as that.
+// The gradient of a kernel of three numbers, for one image: the window is as large as the image.
 // CHECK-LABEL: func.func public @padded
 // CHECK:         %[[X:.*]] = "jaxpr.pad"({{.*}} -> tensor<1x6x1xf32>
 // CHECK-NEXT:    %[[T:.*]] = "jaxpr.transpose"(%[[X]])

@@ -1,4 +1,4 @@
-// Logarithms of cumulative sums of exponentials: pairs first, then what is between them.
+// Cumulative log-sum-exps: pairs are combined first, then the elements between the pairs follow.
 
 // RUN: jaxmlir-opt --jaxpr-expand-cumlogsumexp='calls=inf min-length=2 min-elements=0' %s -o %t
 // RUN: FileCheck %s < %t

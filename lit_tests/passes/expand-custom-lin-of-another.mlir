@@ -1,4 +1,4 @@
-// The tangent of one custom_lin is the result of another one, which is replaced before it.
+// The tangent of one custom_lin is the result of another custom_lin, which is replaced first.
 
 // RUN: jaxmlir-opt --jaxpr-expand-custom-lin %s -o %t
 // RUN: FileCheck %s < %t

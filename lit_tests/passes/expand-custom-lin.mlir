@@ -1,7 +1,7 @@
-// The forward derivative of a function with a custom VJP rule.  By default it is an error, as in JAX;
-// as an option it is the transpose of the backward rule, if that is linear in the cotangent.
+// The forward derivative of a function with a custom VJP rule is an error by default, as in JAX. With
+// the option, it is the transpose of the backward rule, if this rule is linear in the cotangent.
 //
-//   bwd(x, ct) = 3 x ct    whose transpose in ct is itself
+//   bwd(x, ct) = 3 x ct    which is its own transpose in ct
 
 // RUN: jaxmlir-opt --jaxpr-jvp=custom-vjp-forward=transpose %s -o %t
 // RUN: FileCheck %s < %t
@@ -25,7 +25,7 @@
 // EXEC-NEXT: result[1]: f32[] = 60.0
 // LIN: result: f32[] = 60.0
 
-// A constant would be lost by transposing, and a square has no transpose.
+// Transposing would lose an added constant, and a square has no transpose.
 // AFFINE: error: result 0 of @constant does not depend on the cotangent and is not zero
 // SQUARE: error: 'jaxpr.mul' op in @square is not linear in the cotangent
 // ROUNDED: error: 'jaxpr.convert_element_type' op in @rounded is not linear in the cotangent

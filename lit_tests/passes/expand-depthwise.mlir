@@ -1,4 +1,4 @@
-// Convolutions of each channel with a kernel of its own, and their gradients, as products.
+// Depthwise convolutions (one kernel for each channel) and their gradients become products.
 
 // RUN: jaxmlir-opt --jaxpr-expand-depthwise=calls=inf %s -o %t
 // RUN: FileCheck %s < %t
@@ -16,7 +16,7 @@
 // REMARK: expand-depthwise.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-depthwise] a product for each of 2 places in a window
 // REMARK: expand-depthwise.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-depthwise] a product for each of 2 places in a window
 
-// Two products are added up.
+// The result is the sum of two products.
 // CHECK-LABEL: func.func public @array
 // CHECK:         %[[A:.*]] = "jaxpr.mul"({{.*}} -> tensor<1x2x2xf32>
 // CHECK:         %[[B:.*]] = "jaxpr.mul"({{.*}} -> tensor<1x2x2xf32>
@@ -29,7 +29,7 @@ func.func public @array(%x: tensor<1x3x2xf32>, %k: tensor<2x1x2xf32>) -> tensor<
   return %0 : tensor<1x2x2xf32>
 }
 
-// The gradient in the kernel is a loop over its numbers.
+// The gradient of the kernel is a loop over the kernel's numbers.
 // CHECK-LABEL: func.func public @kernel
 // CHECK:         "jaxpr.scan"
 // CHECK-NOT:     conv_general_dilated
@@ -41,7 +41,7 @@ func.func public @kernel(%x: tensor<1x3x2xf32>, %y: tensor<1x2x2xf32>) -> tensor
   return %0 : tensor<2x1x2xf32>
 }
 
-// Two channels, each of which goes into each of two results.
+// Two channels, each of which contributes to two results.
 // CHECK-LABEL: func.func public @few
 // CHECK-COUNT-2: "jaxpr.mul"({{.*}} -> tensor<1x2x2xf32>
 // CHECK-NOT:     conv_general_dilated

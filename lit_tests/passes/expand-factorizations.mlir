@@ -1,4 +1,4 @@
-// Small matrices are factored, and solved with, entry by entry.
+// Factorizations and solves of small matrices become ops on single entries.
 
 // RUN: jaxmlir-opt --jaxpr-expand-factorizations=calls=inf %s -o %t
 // RUN: FileCheck %s < %t
@@ -47,7 +47,7 @@ func.func public @main(%a: tensor<2x2xf32>, %b: tensor<2x1xf32>) -> (tensor<2x1x
   %l = "jaxpr.cholesky"(%a) : (tensor<2x2xf32>) -> tensor<2x2xf32>
   %x = "jaxpr.triangular_solve"(%l, %b) {conjugate_a = false, left_side = true, lower = true, transpose_a = false, unit_diagonal = false} : (tensor<2x2xf32>, tensor<2x1xf32>) -> tensor<2x1xf32>
   %lu:3 = "jaxpr.lu"(%a) : (tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<2xi32>, tensor<2xi32>)
-  // That of a larger matrix stays.
+  // The factorization of a larger matrix stays.
   %one = "jaxpr.constant"() {value = dense<1.0> : tensor<f32>} : () -> tensor<f32>
   %five = "jaxpr.broadcast_in_dim"(%one) {broadcast_dimensions = array<i64>, shape = array<i64: 5, 5>} : (tensor<f32>) -> tensor<5x5xf32>
   %large:3 = "jaxpr.lu"(%five) : (tensor<5x5xf32>) -> (tensor<5x5xf32>, tensor<5xi32>, tensor<5xi32>)

@@ -1,4 +1,4 @@
-// Products of which XLA's CPU compiler makes elementwise ops, as these.
+// Products of small matrices become elementwise ops.
 
 // RUN: jaxmlir-opt --jaxpr-expand-products=calls=inf %s -o %t
 // RUN: FileCheck %s < %t
@@ -21,7 +21,7 @@
 // CHECK:         "jaxpr.reduce_sum"(%[[ROWS]]) {axes = array<i64: 1>
 // CHECK:         "jaxpr.dot_general"(%arg2, %arg1)
 
-// Few results of small matrices are sums, many are added up term by term.
+// A single product of small matrices becomes one product and a sum; a large batch is added up term by term.
 // CHECK-LABEL: func.func private @few
 // CHECK:         %[[FEW:.*]] = "jaxpr.mul"({{.*}}) : (tensor<2x2x2xf32>, tensor<2x2x2xf32>) -> tensor<2x2x2xf32>
 // CHECK:         "jaxpr.reduce_sum"(%[[FEW]]) {axes = array<i64: 2>

@@ -1,4 +1,4 @@
-// One element set or added to in each row of a constant array: each element asks whether it is the one.
+// A scatter of one element to each row of a constant array becomes a comparison of indices.
 
 // RUN: jaxmlir-opt --jaxpr-expand-scatter %s -o %t
 // RUN: FileCheck %s < %t
@@ -15,7 +15,7 @@
 // REMARK: expand-scatter.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-scatter] one of 3 elements in each row, by comparison
 // REMARK-NOT: remark
 
-// Where an index is out of bounds, "CLIP" takes the last element, and "FILL_OR_DROP" none.
+// If an index is out of bounds, "CLIP" takes the last element, and "FILL_OR_DROP" takes no element.
 // EXEC: result[0]: f32[2,3] = {{.*}}[1.0, 3.0, 1.0]
 // EXEC-NEXT: [1.0, 1.0, 4.0]
 // EXEC: result[1]: f32[2,3] = {{.*}}[1.0, 2.0, 1.0]
@@ -40,7 +40,7 @@ func.func public @main(%i: tensor<2x1xi32>, %u: tensor<2xf32>, %x: tensor<2x3xf3
   // CHECK:         %[[SET:.*]] = "jaxpr.select_n"
   %1 = "jaxpr.scatter"(%ones, %i, %u) {dimension_numbers = {ScatterDimensionNumbers = {inserted_window_dims = array<i64: 1>, operand_batching_dims = array<i64: 0>, scatter_dims_to_operand_dims = array<i64: 1>, scatter_indices_batching_dims = array<i64: 0>, update_window_dims = []}}, mode = {GatherScatterMode = "FILL_OR_DROP"}} : (tensor<2x3xf32>, tensor<2x1xi32>, tensor<2xf32>) -> tensor<2x3xf32>
 
-  // An array that is there already need not be written as a whole.
+  // The scatter stays if the array exists already: it need not be written as a whole.
   // CHECK:         %[[SCATTERED:.*]] = "jaxpr.scatter"(%[[X]], %[[I]], %[[U]])
   %2 = "jaxpr.scatter"(%x, %i, %u) {dimension_numbers = {ScatterDimensionNumbers = {inserted_window_dims = array<i64: 1>, operand_batching_dims = array<i64: 0>, scatter_dims_to_operand_dims = array<i64: 1>, scatter_indices_batching_dims = array<i64: 0>, update_window_dims = []}}, mode = {GatherScatterMode = "FILL_OR_DROP"}} : (tensor<2x3xf32>, tensor<2x1xi32>, tensor<2xf32>) -> tensor<2x3xf32>
 

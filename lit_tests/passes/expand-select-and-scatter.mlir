@@ -1,4 +1,4 @@
-// The gradient of max-pooling, element by element.
+// The gradient of max-pooling as elementwise ops.
 
 // RUN: jaxmlir-opt --jaxpr-expand-select-and-scatter=calls=inf %s -o %t
 // RUN: FileCheck %s < %t
@@ -26,7 +26,7 @@
 // CHECK:        %[[ALL:.*]] = "jaxpr.pad"(%[[WHOLE]],
 // CHECK-NEXT:   return %[[ALL]] : tensor<2x5xf32>
 
-// The first of two that are equal is selected; the last column is in no window.
+// Of two equal elements, the first is selected; the last column is in no window.
 // EXEC:      result: f32[2,5] = {{\[\[}}0.0, 0.0, 0.0, 2.0, 0.0],
 // EXEC-NEXT: [0.0, 1.0, 0.0, 0.0, 0.0]]
 func.func public @main(%source: tensor<1x2xf32>, %x: tensor<2x5xf32>) -> tensor<2x5xf32> {
@@ -34,7 +34,7 @@ func.func public @main(%source: tensor<1x2xf32>, %x: tensor<2x5xf32>) -> tensor<
   return %0 : tensor<2x5xf32>
 }
 
-// Windows of 3 at strides of 2, the first of which begins outside of the array: two of them may meet an element.
+// Windows of 3 with strides of 2, the first of which begins outside the array: two windows may share an element.
 // CHECK-LABEL: func.func public @overlap
 // CHECK:         %[[A:.*]] = "jaxpr.select_n"({{.*}} -> tensor<4x2xf32>
 // CHECK:         %[[B:.*]] = "jaxpr.select_n"({{.*}} -> tensor<4x2xf32>
@@ -46,7 +46,7 @@ func.func public @overlap(%source: tensor<3xf32>, %x: tensor<4xf32>) -> tensor<4
   return %0 : tensor<4xf32>
 }
 
-// What windows select, of another array.
+// The windows of one array select elements of another array.
 // CHECK-LABEL: func.func public @gather
 // CHECK-COUNT-10: "jaxpr.select_n"
 // CHECK-NOT:     select_and_gather_add

@@ -1,4 +1,4 @@
-// Sines, cosines and tangents of 32-bit floats, as polynomials of numbers of 64 bits.
+// Sines, cosines and tangents of 32-bit floats become polynomials of 64-bit numbers.
 
 // RUN: jaxmlir-opt --jaxpr-expand-trigonometry='calls=inf min-elements=5' %s -o %t
 // RUN: FileCheck %s < %t
@@ -24,13 +24,13 @@
 // CHECK-SAME:    (%[[X:.*]]: tensor<5xf32>, %[[FEW:.*]]: tensor<1xf32>, %[[WIDE:.*]]: tensor<1xf64>)
 func.func public @main(%x: tensor<5xf32>, %few: tensor<1xf32>, %wide: tensor<1xf64>) -> (tensor<5xf32>, tensor<5xf32>, tensor<5xf32>, tensor<1xf32>, tensor<1xf64>) {
 
-  // Six parts of 1 / (2 pi), and the number of quarters of a turn.
+  // 1 / (2 pi) in six parts, and the number of quarter turns.
   // CHECK:         %[[Y:.*]] = "jaxpr.convert_element_type"(%[[X]]) {{.*}} -> tensor<5xf64>
   // CHECK-COUNT-6: "jaxpr.mul"({{.*}}%[[Y]]{{.*}}
   // CHECK:         "jaxpr.round"
   // CHECK:         "jaxpr.select_n"
   // CHECK:         %[[NARROW:.*]] = "jaxpr.convert_element_type"{{.*}} -> tensor<5xf32>
-  // A tiny number is its sine.
+  // The sine of a tiny number is the number itself.
   // CHECK:         %[[SIN:.*]] = "jaxpr.select_n"({{.*}}, %[[NARROW]], %[[X]])
   %0 = "jaxpr.sin"(%x) : (tensor<5xf32>) -> tensor<5xf32>
 
@@ -41,7 +41,7 @@ func.func public @main(%x: tensor<5xf32>, %few: tensor<1xf32>, %wide: tensor<1xf
   // CHECK:         %[[TAN:.*]] = "jaxpr.select_n"({{.*}}, %[[X]])
   %2 = "jaxpr.tan"(%x) : (tensor<5xf32>) -> tensor<5xf32>
 
-  // Few elements, and other types, stay as they are.
+  // Small arrays and other types stay as they are.
   // CHECK:         %[[OF_FEW:.*]] = "jaxpr.sin"(%[[FEW]])
   %3 = "jaxpr.sin"(%few) : (tensor<1xf32>) -> tensor<1xf32>
   // CHECK:         %[[OF_WIDE:.*]] = "jaxpr.sin"(%[[WIDE]])

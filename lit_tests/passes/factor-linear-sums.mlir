@@ -1,4 +1,4 @@
-// Sums of linear functions: what is the same for all terms is done once, to the sum.
+// Sums of linear functions: an op that is the same for all terms is applied once, to the sum.
 
 // RUN: jaxmlir-opt --jaxpr-factor-linear-sums %s -o %t
 // RUN: FileCheck %s < %t
@@ -10,8 +10,8 @@
 // RUN: FileCheck %s --check-prefix=EXEC < %t.after
 // RUN: jaxmlir-opt --jaxpr-factor-linear-sums --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// The trace of c * (W W^T), for many c.  Its transpose in t, applied to the basis vectors, is W
-// itself, and c knows nothing of them: it is multiplied by the sum of their squares.
+// The trace of c * (W W^T), for many c. Its transpose in t, applied to the basis vectors, is W
+// itself. c does not depend on the basis vectors, so c is multiplied by the sum of the squares of W.
 // REMARK: factor-linear-sums.mlir:{{[0-9]+}}:8: remark: [jaxpr-factor-linear-sums] sum of a linear function by its transpose, without 5 ops (matrix products: 1): 0.184 us instead of 6.47 us
 // CHECK-LABEL: func.func private @trace
 // CHECK-SAME:    (%[[W:.*]]: tensor<16x64xf32>, %[[C:.*]]: tensor<8x64xf32>)
@@ -38,7 +38,7 @@ func.func private @trace(%w: tensor<16x64xf32>, %c: tensor<8x64xf32>) -> tensor<
 }
 
 func.func private @quadratic(%w: tensor<64x32xf32>, %d: tensor<32xf32>, %v: tensor<8x64xf32>) -> tensor<8xf32> {
-// v^T (W (d * (W^T v))): the transpose of the product with W, applied to v, is there already.
+// v^T (W (d * (W^T v))): the program already computes W^T v, the transpose of the product, applied to v.
 // CHECK-LABEL: func.func private @quadratic
 // CHECK-SAME:    (%[[W:.*]]: tensor<64x32xf32>, %[[D:.*]]: tensor<32xf32>, %[[V:.*]]: tensor<8x64xf32>)
 // CHECK-NEXT:    %[[Z:.*]] = "jaxpr.dot_general"(%[[V]], %[[W]])
@@ -71,7 +71,7 @@ func.func private @sum(%x: tensor<8x16x64xf32>, %c: tensor<8x64xf32>, %w: tensor
 }
 
 func.func private @returned(%w: tensor<64x32xf32>, %d: tensor<8x32xf32>, %v: tensor<8x64xf32>) -> (tensor<8x64xf32>, tensor<8xf32>) {
-// W (d * (W^T v)) is a result as well: it is computed anyway.
+// W (d * (W^T v)) is also a result, so it is computed anyway.
 // CHECK-LABEL: func.func private @returned
 // CHECK-COUNT-3: "jaxpr.dot_general"
 // CHECK-NEXT:    return
@@ -82,7 +82,7 @@ func.func private @returned(%w: tensor<64x32xf32>, %d: tensor<8x32xf32>, %v: ten
   return %1, %2 : tensor<8x64xf32>, tensor<8xf32>
 }
 
-// Every number below is a small integer: exact in any order.
+// All numbers below are small integers, so sums are exact in any order.
 // EXEC:      result[0]: f32[1] = [2048.0]
 // EXEC-NEXT: result[1]: f32[1] = [262144.0]
 // EXEC-NEXT: result[2]: f32[1,1] = {{\[\[}}2048.0{{\]\]}}

@@ -1,4 +1,4 @@
-// A log-sum-exp with a constant of its loop is the log of a product, if its numbers are near enough to one another.
+// A log-sum-exp with a loop-invariant operand is the log of a product, if the operand's numbers are close enough.
 
 // RUN: jaxmlir-opt --jaxpr-factor-logsumexp='min-iterations=3 min-elements=4 min-ratio=2 calls=inf' %s -o %t
 // RUN: FileCheck %s < %t
@@ -13,7 +13,7 @@
 // REMARK: factor-logsumexp.mlir:{{[0-9]+}}:9: remark: [jaxpr-factor-logsumexp] 4 exponentials of an iteration become a product
 // REMARK-NOT: become a product
 
-// Which of the two loops runs is asked of the constants. The loop that is too short stays.
+// A test of the loop-invariant operand selects one of two loops. A loop that is too short stays.
 // EXEC: result[0]: f32[2] = [5.8707266, 6.303451]
 // EXEC-NEXT: result[1]: f32[2] = [4.715899, 4.992227]
 // FAR: result[0]: f32[2] = [3.0, 5.68588]

@@ -1,4 +1,4 @@
-// What depends on constants alone is computed once.
+// Values that depend only on constants are computed once.
 
 // RUN: jaxmlir-opt --jaxpr-fold-constants='min-work=1' %s -o %t
 // RUN: FileCheck %s < %t
@@ -14,7 +14,7 @@
 // RUN: jaxmlir-opt --target=tpu --jaxpr-fold-constants='min-work=1' %s -o %t
 // RUN: FileCheck %s --check-prefix=LITTLE < %t
 
-// The sum is work, and is folded; to see it in another order is none.
+// The sum is work, so it is folded; the transpose is no work, so it stays.
 // REMARK: fold-constants.mlir:{{[0-9]+}}:8: remark: [jaxpr-fold-constants] computed once: 3 ops on constants
 // CHECK-LABEL: func.func public @main
 // CHECK-SAME:    (%[[X:.*]]: tensor<2x2xf32>)
@@ -34,7 +34,7 @@ func.func public @main(%x: tensor<2x2xf32>) -> tensor<2x2xf32> {
   return %2 : tensor<2x2xf32>
 }
 
-// Random numbers are drawn where they are, and what is known of none stays: here all is as it was.
+// Random numbers, and loops with an unknown number of iterations, are not folded: nothing changes here.
 // CHECK-LABEL: func.func private @random
 // CHECK:         "jaxpr.threefry2x32"
 // CHECK-LABEL: func.func private @unknown_turns

@@ -1,4 +1,4 @@
-// A loop whose iterations reshape what they read goes over rows without dimensions of size 1.
+// If a loop reshapes the rows that it reads, it goes over rows without dimensions of size 1 instead.
 
 // RUN: jaxmlir-opt --jaxpr-fold-unit-dims %s -o %t
 // RUN: FileCheck %s < %t

@@ -1,4 +1,4 @@
-// Arrays are computed with without their dimensions of size 1.
+// Ops compute with arrays without dimensions of size 1.
 
 // RUN: jaxmlir-opt --jaxpr-fold-unit-dims %s -o %t
 // RUN: FileCheck %s < %t
@@ -8,8 +8,8 @@
 // RUN: jaxmlir-run %t --args '[[[1.0], [2.0]], [[3.0], [4.0]], [[5.0], [6.0]]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-fold-unit-dims --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// One reshape at the start and one at the end. A transpose that moves dimensions of size 1 only is a
-// reshape itself. The last sum is over such a dimension alone: it would make 0 of -0, and stays.
+// One reshape at the start and one at the end. A transpose that moves only dimensions of size 1 is
+// a reshape. The last sum, over such a dimension alone, stays, because it turns -0 into 0.
 // REMARK: fold-unit-dims.mlir:{{[0-9]+}}:8: remark: [jaxpr-fold-unit-dims] computed without dimensions of size 1, as tensor<3x2xf32>
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<3x2x1xf32>)
 // CHECK-NEXT:   %[[S:.*]] = "jaxpr.reshape"(%[[X]]) {new_sizes = array<i64: 3, 2>}

@@ -1,4 +1,4 @@
-// Independent scans of the same body are one scan of a batch.
+// Independent scans with the same body become one scan of a batch.
 
 // RUN: jaxmlir-opt --jaxpr-fuse-scans %s -o %t
 // RUN: FileCheck %s < %t
@@ -9,9 +9,9 @@
 // RUN: jaxmlir-run %t --args '1.0, 2.0, [1.0, 2.0, 3.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-fuse-scans --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// The bodies differ in a number: it is an operand of the batch, whose two values are stacked, as are
-// the initial values. The rows are the same for both, and not batched. The sine of the first result
-// stands between the two scans, and moves behind. The third scan needs it, and stays by itself.
+// The bodies differ in a number: its two values are stacked as an operand of the batch, and so are
+// the initial values. Both scans read the same rows, which are not batched. The sine of the first
+// result is between the two scans, and moves behind them. The third scan needs the sine, and stays.
 // CHECK:      func.func public @main(
 // CHECK:        %[[BATCH:.*]] = "jaxpr.scan"(%{{.*}}, %{{.*}}, %arg2) {jaxpr = @[[BODY:.*]], length = 3 : i64, num_carry = 1 : i64, num_consts = 1 : i64} : (tensor<2xf32>, tensor<2xf32>, tensor<3xf32>) -> tensor<2xf32>
 // CHECK-NOT:    jaxpr.scan

@@ -1,4 +1,4 @@
-// Rows are selected before a matrix product or after, whichever costs less.
+// Rows are selected before or after a matrix product, whichever costs less.
 
 // RUN: jaxmlir-opt --jaxpr-gather-dot='calls=inf' %s -o %t
 // RUN: FileCheck %s < %t
@@ -10,7 +10,7 @@
 // RUN: FileCheck %s --check-prefix=EXEC < %t.after
 // RUN: jaxmlir-opt --jaxpr-gather-dot='calls=inf' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// More edges than nodes: the product is of the nodes.
+// There are more edges than nodes, so the product is computed for the nodes.
 // REMARK-DAG: gather-dot.mlir:{{[0-9]+}}:8: remark: [jaxpr-gather-dot] product ab,bc,d<a->dc as ((0 1) 2): 16.4 kFLOP and 136 kB instead of 524 kFLOP and 263 kB
 // CHECK-LABEL: func.func private @edges
 // CHECK-SAME:    (%[[X:.*]]: tensor<32x16xf32>, %[[W:.*]]: tensor<16x16xf32>, %[[I:.*]]: tensor<1024x1xi32>)
@@ -23,7 +23,7 @@ func.func private @edges(%x: tensor<32x16xf32>, %w: tensor<16x16xf32>, %idx: ten
   return %1 : tensor<1024x16xf32>
 }
 
-// One row is wanted: it alone is multiplied.
+// Only one row is used, so only this row is multiplied.
 // CHECK-LABEL: func.func private @last
 // CHECK-SAME:    (%[[X:.*]]: tensor<1024x16xf32>, %[[W:.*]]: tensor<16x16xf32>)
 // CHECK-NEXT:    %[[ROW:.*]] = "jaxpr.slice"(%[[X]]) {limit_indices = array<i64: 1024, 16>, start_indices = array<i64: 1023, 0>}
@@ -34,8 +34,8 @@ func.func private @last(%x: tensor<1024x16xf32>, %w: tensor<16x16xf32>) -> tenso
   return %1 : tensor<1x16xf32>
 }
 
-// All but the last row: only one operation in 256 is saved, but as a part of @x it is copied and not
-// as a part of the product, which takes fewer bytes too. So it pays however dear either is.
+// All but the last row: slicing @x first saves only one operation in 256. But it copies a part of @x instead
+// of a part of the product, which also takes fewer bytes. So slicing first pays, whichever of the two is expensive.
 // CHECK-LABEL: func.func private @all_but_the_last
 // CHECK-SAME:    (%[[X:.*]]: tensor<256x16xf32>, %[[W:.*]]: tensor<16x512xf32>)
 // CHECK-NEXT:    %[[ROWS:.*]] = "jaxpr.slice"(%[[X]])
@@ -46,7 +46,7 @@ func.func private @all_but_the_last(%x: tensor<256x16xf32>, %w: tensor<16x512xf3
   return %1 : tensor<255x512xf32>
 }
 
-// The gradient in w of @edges: the cotangents of a node's edges are added up first.  So a gather
+// The gradient in w of @edges: the cotangents of a node's edges are added up first, so a gather
 // becomes a scatter.
 // CHECK-LABEL: func.func private @weights
 // CHECK-SAME:    (%[[X:.*]]: tensor<32x16xf32>, %[[CT:.*]]: tensor<1024x16xf32>, %[[I:.*]]: tensor<1024x1xi32>)
@@ -59,7 +59,7 @@ func.func private @weights(%x: tensor<32x16xf32>, %ct: tensor<1024x16xf32>, %idx
   return %1 : tensor<16x16xf32>
 }
 
-// What is out of bounds becomes NaN: that has no transpose, and stays.
+// A gather that fills elements out of bounds with NaN has no transpose, and stays.
 // CHECK-LABEL: func.func private @filled
 // CHECK-NEXT:    %[[G:.*]] = "jaxpr.gather"
 // CHECK-NEXT:    "jaxpr.dot_general"(%[[G]]
@@ -69,7 +69,7 @@ func.func private @filled(%x: tensor<32x16xf32>, %ct: tensor<1024x16xf32>, %idx:
   return %1 : tensor<16x16xf32>
 }
 
-// A one-hot matrix selects the rows of a table; a number that is none of a row gives zeros.
+// A one-hot matrix selects rows of a table; a number that is not a row index gives zeros.
 // CHECK-LABEL: func.func private @words
 // CHECK-SAME:    (%[[T:.*]]: tensor<32x16xf32>, %[[W:.*]]: tensor<8xi32>)
 // CHECK-NEXT:    %[[I:.*]] = "jaxpr.reshape"(%[[W]]) {new_sizes = array<i64: 8, 1>}
@@ -84,8 +84,8 @@ func.func private @words(%table: tensor<32x16xf32>, %words: tensor<8xi32>) -> te
   return %4 : tensor<8x16xf32>
 }
 
-// Of the cotangent of [x, h], which two gates multiply by their weights, only that of h is used: so
-// both products are of the rows of the weights that belong to h.
+// The cotangent of [x, h] is the sum of two gates' products, and only the part of h is used. So both
+// products multiply only the rows of the weights that belong to h.
 // REMARK-DAG: gather-dot.mlir:{{[0-9]+}}:10: remark: [jaxpr-gather-dot] 128 of 384 elements, taken of the products that they are made of
 // CHECK-LABEL: func.func private @gates
 // CHECK-SAME:    (%[[D:.*]]: tensor<8x64xf32>, %[[U:.*]]: tensor<48x64xf32>, %[[E:.*]]: tensor<8x64xf32>, %[[V:.*]]: tensor<48x64xf32>)
@@ -103,7 +103,7 @@ func.func private @gates(%d: tensor<8x64xf32>, %u: tensor<48x64xf32>, %e: tensor
   return %3#1 : tensor<8x16xf32>
 }
 
-// Both parts are used: one product gives both.
+// Both parts are used: one product computes both.
 // CHECK-LABEL: func.func private @both_parts
 // CHECK-NEXT:    %[[DU:.*]] = "jaxpr.dot_general"(%{{.*}}) {{.*}} -> tensor<8x48xf32>
 // CHECK-NEXT:    "jaxpr.split"(%[[DU]])
@@ -113,8 +113,8 @@ func.func private @both_parts(%d: tensor<8x64xf32>, %u: tensor<48x64xf32>) -> (t
   return %1#0, %1#1 : tensor<8x32xf32>, tensor<8x16xf32>
 }
 
-// Row i of x is i, and index e is e, clipped to 31: 31 in 993 of 1024 edges. In @gates, row i times
-// row j is 64 i j, and row 32 the first that is used.
+// Row i of x is i, and index e is e, clipped to 31: 31 for 993 of 1024 edges. In @gates, row i times
+// row j is 64 i j, and row 32 is the first row that is used.
 // EXEC:      result[0]: f32[] = 16.0
 // EXEC-NEXT: result[1]: f32[] = 16368.0
 // EXEC-NEXT: result[2]: f32[] = 31248.0

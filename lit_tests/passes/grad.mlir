@@ -1,4 +1,4 @@
-// The gradient: the forward and the backward pass in one, from a cotangent of 1.
+// The gradient: the forward and the backward pass in one function, with a cotangent of 1.
 //
 //   f(x, y, n) = (sin(x) y, n + n)    df/dx = cos(x) y    df/dy = sin(x)
 

@@ -1,6 +1,6 @@
-// Which elements of a Hessian can be other than zero: those of the gradient's Jacobian.
+// The elements of a Hessian that may be nonzero: the sparsity pattern of the gradient's Jacobian.
 //
-//   f(x) = sum(x[1:] x[:-1])      each x[i] meets its neighbours, and never itself
+//   f(x) = sum(x[1:] x[:-1])      each x[i] is multiplied by its neighbours, and never by itself
 
 // RUN: jaxmlir-opt --jaxpr-hessian-sparsity %s 2>&1 >/dev/null | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-hessian-sparsity %s 2>/dev/null | FileCheck %s --check-prefix=MODULE

@@ -1,4 +1,4 @@
-// Elements are selected before they are computed with, where few are selected.
+// If few elements are selected, they are selected before the computation.
 
 // RUN: jaxmlir-opt --jaxpr-hoist-slices %s -o %t
 // RUN: FileCheck %s < %t
@@ -10,8 +10,8 @@
 // RUN: FileCheck %s --check-prefix=EXEC < %t.after
 // RUN: jaxmlir-opt --jaxpr-hoist-slices --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// One column of sixty-four: of it alone the sine is taken, and it alone is scaled. The scale has one
-// number for each row, and is read as it is.
+// One column of sixty-four is selected: the sine and the scaling are computed for this column only.
+// The scale has one number for each row, and is read as it is.
 // REMARK: hoist-slices.mlir:{{[0-9]+}}:8: remark: [jaxpr-hoist-slices] 'jaxpr.slice' selects 3 elements before 2 ops on 192
 // CHECK-LABEL: func.func private @column
 // CHECK-SAME:    (%[[X:.*]]: tensor<3x64xf32>, %[[S:.*]]: tensor<3x1xf32>)
@@ -26,7 +26,7 @@ func.func private @column(%x: tensor<3x64xf32>, %scale: tensor<3x1xf32>) -> tens
   return %2 : tensor<3x1xf32>
 }
 
-// What is out of bounds is filled: in the end, for the cosine of a number to fill with is another.
+// Elements out of bounds are filled at the end, because the cosine of the fill value is another value.
 // CHECK-LABEL: func.func private @gathered
 // CHECK:         %[[PART:.*]] = "jaxpr.gather"(%arg0, %arg1) {{.*}}mode = {GatherScatterMode = "CLIP"}
 // CHECK:         %[[COS:.*]] = "jaxpr.cos"(%[[PART]]) : (tensor<2xf32>) -> tensor<2xf32>
@@ -37,7 +37,7 @@ func.func private @gathered(%x: tensor<64xf32>, %idx: tensor<2x1xi32>) -> tensor
   return %1 : tensor<2xf32>
 }
 
-// Half of the elements are most of the work: the sum is computed as it is.
+// Half of the elements is not a small part: the exponential is computed for all elements.
 // CHECK-LABEL: func.func private @half
 // CHECK-NEXT:    "jaxpr.exp"(%arg0) : (tensor<64xf32>) -> tensor<64xf32>
 func.func private @half(%x: tensor<64xf32>) -> tensor<32xf32> {

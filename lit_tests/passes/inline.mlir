@@ -1,4 +1,4 @@
-// Inlining: a call becomes the body of its function where that is small, or called here only.
+// Inlining: a call is replaced by the body of its function, if the body is small or has one call site.
 
 // RUN: jaxmlir-opt --jaxpr-inline=max-ops=1 %s -o %t
 // RUN: FileCheck %s < %t
@@ -9,7 +9,7 @@
 // RUN: FileCheck %s --check-prefix=EXEC < %t.after
 // RUN: jaxmlir-opt --jaxpr-inline=max-ops=1 --remarks=all %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// @small has one op; @once is called once; @large has two ops and is called twice; @kept asks not
+// @small has one op; @once has one call site; @large has two ops and two call sites; @kept asks not
 // to be inlined.
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<f32>)
 // CHECK-NEXT:   %[[SMALL:.*]] = "jaxpr.neg"(%[[X]])

@@ -1,4 +1,4 @@
-// Scans that read rows of an array where they are, and write them to where they will be.
+// Scans read rows of an array in place, and write rows directly to the result's place.
 
 // RUN: jaxmlir-opt --jaxpr-inplace-scans=min-piece=0 %s -o %t
 // RUN: FileCheck %s < %t
@@ -13,7 +13,7 @@
 
 // REMARK: inplace-scans.mlir:{{[0-9]+}}:10: remark: [jaxpr-inplace-scans] arrays read in place: 1, written in place: 1
 
-// The running sums of the columns of %x from the second on, as columns behind %start.
+// The running sums of the columns of %x from the second column on, as columns after %start.
 // CHECK-LABEL: func.func public @main(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: tensor<2x3xf32>, %[[START:[a-z0-9]+]]: tensor<2xf32>
 // CHECK:         %[[FIRST:.*]] = "jaxpr.reshape"(%[[START]])

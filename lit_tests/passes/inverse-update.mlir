@@ -1,5 +1,5 @@
-// An update at constant indices, no two alike, is inverted in part: what it leaves alone is known, of
-// which the updates follow, and then what they were added to.
+// An update at different constant indices is inverted in part: the elements that it does not write are
+// known, the updates follow from these elements, and then the updated elements follow.
 //
 //   y = x, y[3, 1] += sin(x[0, 2])        x[0, 2] = y[0, 2], x[3, 1] = y[3, 1] - sin(y[0, 2])
 

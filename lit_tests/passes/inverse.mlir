@@ -1,4 +1,4 @@
-// Inversion: results are given, arguments are found, by each op's inverse in the opposite order.
+// Inversion: results are given and arguments are computed, by the inverse of each op in reverse order.
 //
 //   f(x) = exp(tanh(x))        f^-1(y) = atanh(log(y))
 
@@ -13,12 +13,12 @@
 
 // EXEC: result: f32[] = 0.8539{{[0-9]*}}
 
-// The inverse is a function like any other: its gradient, for a batch of five numbers.
+// The inverse is a function like any other: this is its gradient, for a batch of five numbers.
 // RUN: jaxmlir-opt --jaxpr-inverse --jaxpr-grad=func=f.inverse --jaxpr-vmap='func=f.inverse.grad axis-size=5' %s | jaxmlir-run --entry=f.inverse.grad.vmap --args '[0.2, 0.4, 0.6, 0.8, 1.0]' | FileCheck %s --check-prefix=GRAD
 // GRAD: result: f32[5] = [-3.1440{{[0-9]*}}, 15.584{{[0-9]*}}, 2.2551{{[0-9]*}}, 1.3155{{[0-9]*}}, 1.0{{[0-9]*}}]
 
-// With log-det, the logarithm of the derivative of x by y comes last: minus the sum of log|exp'|,
-// which is log(y), and log|tanh'|, which is log(1 - t) + log(1 + t).
+// With log-det, the last result is log|dx/dy|: minus the sum of log|exp'|, which is log(y), and
+// log|tanh'|, which is log(1 - t) + log(1 + t).
 // RUN: jaxmlir-opt --jaxpr-inverse=log-det=true %s -o %t.det
 // RUN: FileCheck %s --check-prefix=DET < %t.det
 // RUN: jaxmlir-run %t.det --entry=f.inverse --args '2.0' | FileCheck %s --check-prefix=DETEXEC

@@ -1,7 +1,7 @@
-// Which elements of a Jacobian can be other than zero: a picture on stderr, eight places a
-// character, while the module goes through as it is.
+// The elements of a Jacobian that may be nonzero: a picture on stderr, eight places a character. The
+// module itself is not changed.
 //
-//   f(x) = (x[1:] - x[:-1])^2      f reads two neighbours: a band, told by two products
+//   f(x) = (x[1:] - x[:-1])^2      f reads two neighbours: a band, found by two products
 
 // RUN: jaxmlir-opt --jaxpr-jacobian-sparsity %s 2>&1 >/dev/null | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-jacobian-sparsity %s 2>/dev/null | FileCheck %s --check-prefix=MODULE
@@ -16,18 +16,18 @@
 
 // MODULE: func.func public @f
 
-// An op that mixes all elements is named, with its place: here by what its derivative reads.
+// An op that mixes all elements is named, with its location: here an op that the derivative reads.
 // DENSE:      <SparsityPattern 5 x 5, 25 elements (1)>
 // DENSE:      5 JVPs
 // DENSE-NEXT: jacobian-sparsity.mlir:[[# @LINE + 20]]:{{.*}}: remark: [jaxpr-jacobian-sparsity] 'jaxpr.gather' op of the derivative: an element of its result depends on 5 of 5 inputs
 
-// Where sizes are symbolic, the pattern holds at all of them.
+// If sizes are symbolic, the pattern holds for all sizes.
 // SYMBOLIC:      <SymbolicPattern (n - 1) x n: 2 JVPs>
 // SYMBOLIC-NEXT:   [i] of [i + 1], 0 <= i < n - 1
 // SYMBOLIC-NEXT:   [i] of [i], 0 <= i < n - 1
 
-// The product with the sum of the first, third and fifth unit vector has the elements of these
-// columns, one in each row: 2 (x[i+1] - x[i]), negative where the column is the left one.
+// The product with the sum of the first, third and fifth unit vectors gives the elements of these
+// columns, one in each row: 2 (x[i+1] - x[i]), negative for the left column.
 // EXEC: [1.0, 4.0, 9.0, 16.0]
 // EXEC: [-2.0, 4.0, -6.0, 8.0]
 

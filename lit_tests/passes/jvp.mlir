@@ -1,4 +1,4 @@
-// Forward mode: each op is followed by what its JVP rule adds.
+// Forward mode: each op is followed by the ops that its JVP rule adds.
 //
 //   f(x, y, n) = (sin(x) y, n + n)    df = cos(x) dx y + sin(x) dy
 
@@ -7,7 +7,7 @@
 // RUN: jaxmlir-run %t --entry=f.jvp --args '0.5, 2.0, 3, 1.0, 0.0' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-jvp=argnums=1 %s | FileCheck %s --check-prefix=SECOND
 
-// The integer has no tangent: none is taken and none is given, as jaxpr.active says.
+// The integer has no tangent: the function takes and returns none, as jaxpr.active says.
 // CHECK:      func.func private @f.jvp(%[[X:.*]]: tensor<f32>, %[[Y:.*]]: tensor<f32>, %[[N:.*]]: tensor<i32>, %[[DX:.*]]: tensor<f32>, %[[DY:.*]]: tensor<f32>) -> (tensor<f32>, tensor<i32>, tensor<f32>) attributes {jaxpr.active = array<i1: true, false>} {
 // CHECK-NEXT:   %[[SIN:.*]] = "jaxpr.sin"(%[[X]])
 // CHECK-NEXT:   %[[COS:.*]] = "jaxpr.cos"(%[[X]])
@@ -23,7 +23,7 @@
 // EXEC-NEXT: result[1]: i32[] = 6
 // EXEC-NEXT: result[2]: f32[] = 1.75516{{[0-9]*}}
 
-// Differentiated in y alone, the sine is copied as it is.
+// Differentiated in y alone, the function copies the sine as it is.
 // SECOND:     func.func private @f.jvp
 // SECOND:       %[[SIN:.*]] = "jaxpr.sin"
 // SECOND-NEXT:  "jaxpr.mul"(%[[SIN]], %arg1)

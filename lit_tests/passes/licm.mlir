@@ -1,4 +1,4 @@
-// Loop-invariant code motion: what no iteration changes is computed before the loop, if it is worth keeping.
+// Loop-invariant code motion: a loop-invariant value is computed before the loop, if it is worth storing.
 
 // RUN: jaxmlir-opt --jaxpr-licm %s -o %t
 // RUN: FileCheck %s < %t
@@ -8,8 +8,8 @@
 // RUN: jaxmlir-run %t --args '[[1.0, 0.5], [-0.5, 1.0]], [1.0, 2.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-licm --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// w w^T does not depend on the iteration: it leaves the loop. So does the invariant part of the call.
-// The outer product is quickly made of two vectors, and takes long to read: it stays.
+// w w^T is loop-invariant and leaves the loop. So does the invariant part of the call.
+// The outer product is quick to compute from two vectors, and slow to read: it stays.
 // CHECK:      func.func public @main(%[[W:.*]]: tensor<2x2xf32>, %[[X:.*]]: tensor<2xf32>)
 // CHECK-NEXT:   %[[T:.*]] = "jaxpr.transpose"(%[[W]])
 // CHECK-NEXT:   %[[A:.*]] = "jaxpr.dot_general"(%[[W]], %[[T]])

@@ -7,9 +7,9 @@
 // RUN: jaxmlir-opt --jaxpr-vmap='axis-size=2 in-axes=-1,0' %s -o %t
 // RUN: jaxmlir-run %t --entry=f.vmap --args '2.0, [3.0, 4.0]' | FileCheck %s --check-prefix=EXEC-VMAP
 
-// A linear_call is a function f(r, x) that is linear in x, and its transpose. It is its own
-// derivative, and its transpose is one whose functions are swapped. Here the transpose that is
-// given is not the true one, which shows where it is used.
+// A linear_call is a function f(r, x) that is linear in x, with its transpose. The op is its own
+// derivative, and transposing the op swaps its functions. Here the given transpose is not the true
+// transpose, which shows where it is used.
 
 // LIN-LABEL: func.func private @f.lin(%arg0: tensor<f32>, %arg1: tensor<f32>) -> tensor<f32>
 // LIN: "jaxpr.linear_call"(%arg0, %arg1) {callee = @scale, num_res = 1 : i64, transpose = @scale_back}
@@ -17,7 +17,7 @@
 // BWD-LABEL: func.func private @f.bwd(
 // BWD: "jaxpr.linear_call"(%{{.*}}, %{{.*}}) {callee = @scale_back, num_res = 1 : i64, transpose = @scale}
 
-// Batched, both functions are. A residual that all elements share stays as it is.
+// Batching batches both functions. A residual that all elements share stays as it is.
 
 // VMAP-LABEL: func.func private @f.vmap(%arg0: tensor<f32>, %arg1: tensor<2xf32>) -> tensor<2xf32>
 // VMAP: "jaxpr.linear_call"(%arg0, %arg1) {callee = @scale.vmap, num_res = 1 : i64, transpose = @scale_back.vmap}

@@ -1,5 +1,5 @@
-// Linearization: the values and what the derivative needs of them (@f.fwd), and the derivative as a
-// linear function of tangents (@f.lin).
+// Linearization: @f.fwd computes the values and the residuals of the derivative, and @f.lin is the
+// derivative as a linear function of the tangents.
 //
 //   f(x, y, n) = (sin(x) y, n + n)    residuals: cos(x), y, sin(x)
 

@@ -1,4 +1,4 @@
-// Fences: what a loop reads of an array that it writes in place is read before it is written over, since XLA would keep a copy of the array in each step.
+// Fences: a loop that writes an array in place reads from it before the write, since XLA would copy the array in each step.
 
 // RUN: jaxmlir-opt --jaxpr-materialize-shared %s -o %t
 // RUN: FileCheck %s < %t

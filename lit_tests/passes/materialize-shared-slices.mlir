@@ -1,4 +1,4 @@
-// Fences: a slice of an array that one op reads in two arrangements is stored, since XLA would call a function for each element of it.
+// Fences: a slice that one op reads in two arrangements is stored, since XLA would call a function for each element of it.
 
 // RUN: jaxmlir-opt --jaxpr-materialize-shared %s -o %t
 // RUN: FileCheck %s < %t
@@ -6,7 +6,7 @@
 // RUN: jaxmlir-run %t | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-materialize-shared --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// All differences of a row of a scan's array.  What it carries on is no slice.
+// All differences of a row of a scan's array. The carry is not a slice.
 // CHECK-LABEL: func.func private @step
 // CHECK-SAME:    %[[W:.*]]: tensor<32x32xf32>, %[[SUMS:.*]]: tensor<32xf32>, %[[ROW:.*]]: tensor<32xf32>
 // CHECK-NEXT:    %[[STORED:.*]] = "jaxpr.{{jit|optimization_barrier}}"(%[[ROW]])
@@ -29,7 +29,7 @@ func.func private @step(%w: tensor<32x32xf32>, %sums: tensor<32xf32>, %row: tens
   return %0 : tensor<32xf32>
 }
 
-// A slice whose place is known when it runs, through other ops; one that is read in one arrangement is left alone.
+// A slice at an index known at run time, read through other ops; a slice that is read in one arrangement is left alone.
 // CHECK-LABEL: func.func private @rows
 // CHECK-NEXT:    %[[ROW:.*]] = "jaxpr.dynamic_slice"
 // CHECK-NEXT:    %[[STORED:.*]] = "jaxpr.{{jit|optimization_barrier}}"(%[[ROW]])

@@ -1,4 +1,4 @@
-// What is summed is stored, where something else would be stored for the sum.
+// The summed value is stored, if XLA would otherwise store another value for the sum.
 
 // RUN: jaxmlir-opt --jaxpr-materialize-shared %s -o %t
 // RUN: FileCheck %s < %t
@@ -9,7 +9,7 @@
 
 // CUDA-NOT: {{fence|optimization_barrier}}
 
-// The difference is computed again for what is returned; the sum's kernel would have it stored.
+// The returned result recomputes the difference; for the sum's kernel, XLA would store the difference.
 // REMARK: materialize-shared-sums.mlir:{{[0-9]+}}:8: remark: [jaxpr-materialize-shared] stored: a sum of it would store what others compute again
 // CHECK-LABEL: func.func private @shared
 // CHECK-NEXT:    %[[D:.*]] = "jaxpr.sub"
@@ -26,7 +26,7 @@ func.func private @shared(%x: tensor<2048x64xf32>, %y: tensor<2048x64xf32>) -> (
   return %2, %3 : tensor<64xf32>, tensor<2048x64xf32>
 }
 
-// And so would it have the row that is spread for two ops.
+// For the sum's kernel, XLA would also store the row that is broadcast for two ops.
 // CHECK-LABEL: func.func private @spread
 // CHECK-NEXT:    %[[P:.*]] = "jaxpr.mul"
 // CHECK-NEXT:    %[[STORED:.*]] = "jaxpr.{{jit|optimization_barrier}}"(%[[P]])
@@ -38,8 +38,8 @@ func.func private @spread(%x: tensor<2048x64xf32>, %row: tensor<1x64xf32>) -> (t
   return %1, %2 : tensor<2048xf32>, tensor<2048x64xf32>
 }
 
-// Stored anyway: a result, and an exponential with two users. Not stored at all: what only the sum
-// reads. Stored once for both: what two sums read. As fast: a sum of squares.
+// XLA stores a result and an exponential with two users anyway. It does not store a value that only the
+// sum reads. It stores a value that two sums read once for both. A sum of squares is as fast.
 // CHECK-LABEL: func.func private @left_alone
 // CHECK-NOT:     {{fence|optimization_barrier}}
 // CHECK:         return

@@ -1,4 +1,4 @@
-// Fences: a value that is expensive and has several users is stored, not computed for each.
+// Fences: an expensive value with several users is stored, and not computed again for each user.
 
 // RUN: jaxmlir-opt --jaxpr-materialize-shared=threshold=2 %s -o %t
 // RUN: FileCheck %s < %t
@@ -7,8 +7,8 @@
 // RUN: jaxmlir-run %t --args '[2.0, 2.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-materialize-shared=threshold=2 --remarks=all %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// x^4 costs 2 ops and has two users: cheap.  The sum costs 45, for a sine weighs as much as 40 ops and x^4 is in it twice, and is returned as well as used: it is fenced.  What uses it starts from nothing again.
-// A barrier that the compiler fuses across would be no fence: there it is a call.
+// x^4 costs 2 ops and has two users, so it is cheap. The sum costs 45: a sine costs as much as 40 ops, and x^4 is in the sum twice. The sum is returned as well as used, so it is fenced. The cost of its users starts from zero.
+// If the compiler fuses across barriers, the fence is a call instead.
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<2xf32>)
 // CHECK-NEXT:   %[[X2:.*]] = "jaxpr.mul"(%[[X]], %[[X]])
 // CHECK-NEXT:   %[[X4:.*]] = "jaxpr.mul"(%[[X2]], %[[X2]])
@@ -34,7 +34,7 @@ func.func public @main(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>) {
   return %5, %3 : tensor<2xf32>, tensor<2xf32>
 }
 
-// Its cosine and it are added up in one kernel, which computes it once: no fence.
+// The sine and its cosine are added up in one kernel, which computes the sine once: no fence.
 // CHECK-LABEL: func.func private @together
 // CHECK-NEXT:    %[[SIN:.*]] = "jaxpr.sin"
 // CHECK-NEXT:    "jaxpr.cos"(%[[SIN]])
@@ -45,7 +45,7 @@ func.func private @together(%x: tensor<2xf32>) -> tensor<2xf32> {
   return %2 : tensor<2xf32>
 }
 
-// XLA itself stores a quotient or an exponential that several kernels read: what each computes again is two ops.  A quotient by a number becomes a product, which it does not store.
+// XLA itself stores a quotient or an exponential that several kernels read, so each kernel recomputes only two ops. A quotient by a number becomes a product, which XLA does not store.
 // CHECK-LABEL: func.func private @stored_anyway
 // CHECK-NOT:     {{fence|optimization_barrier}}
 // CHECK:         return
@@ -69,7 +69,7 @@ func.func private @by_a_number(%x: tensor<128x128xf32>, %y: tensor<f32>) -> (ten
   return %2, %3 : tensor<128x128xf32>, tensor<128x128xf32>
 }
 
-// They come together in a sum that has two users: that is fenced.
+// The users come together in a sum that has two users: the sum is fenced.
 // CHECK-LABEL: func.func private @at_the_end
 // CHECK-NEXT:    %[[SIN:.*]] = "jaxpr.sin"
 // CHECK-NEXT:    %[[TWICE:.*]] = "jaxpr.add"(%[[SIN]], %[[SIN]])
@@ -85,7 +85,7 @@ func.func private @at_the_end(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32
   return %2, %3 : tensor<2xf32>, tensor<2xf32>
 }
 
-// A number is computed once by each kernel that reads it: it is not fenced, and makes no array expensive.
+// Each kernel that reads a number computes it once: the number is not fenced, and makes no array expensive.
 // CHECK-LABEL: func.func private @number
 // CHECK-NEXT:    %[[SIN:.*]] = "jaxpr.sin"
 // CHECK-NEXT:    %[[ALL:.*]] = "jaxpr.broadcast_in_dim"(%[[SIN]])
@@ -98,7 +98,7 @@ func.func private @number(%x: tensor<f32>, %y: tensor<2xf32>) -> (tensor<f32>, t
   return %0, %1, %2 : tensor<f32>, tensor<2xf32>, tensor<2xf32>
 }
 
-// One op uses the sine, and reads each element three times: it is fenced, and that of a smaller one is not.
+// One op uses the sine and reads each element three times, so the sine is fenced; the sine of a smaller array is not.
 // CHECK-LABEL: func.func private @spread
 // CHECK-NEXT:    %[[SIN:.*]] = "jaxpr.sin"
 // CHECK-NEXT:    %[[STORED:.*]] = "jaxpr.{{jit|optimization_barrier}}"(%[[SIN]])
@@ -118,7 +118,7 @@ func.func private @spread_a_little(%x: tensor<8x8xf32>) -> tensor<8x8x3xf32> {
   return %1 : tensor<8x8x3xf32>
 }
 
-// It is fenced however few its elements are, as XLA computes a sine for each row that it is in.
+// The sine is fenced even if it has few elements, because XLA computes a sine for each row that contains it.
 // CHECK-LABEL: func.func private @few_spread
 // CHECK-NEXT:    %[[SIN:.*]] = "jaxpr.sin"
 // CHECK-NEXT:    %[[STORED:.*]] = "jaxpr.{{jit|optimization_barrier}}"(%[[SIN]])
@@ -129,7 +129,7 @@ func.func private @few_spread(%x: tensor<8xf32>) -> tensor<512x8xf32> {
   return %1 : tensor<512x8xf32>
 }
 
-// Arrays are put beside one another before they are spread, as a kernel would ask for each element which of them it is in: one array beside itself is taken for one that is spread.
+// Arrays are joined before they are broadcast, because a kernel would ask for each element which array it is in. One array joined to itself counts as a broadcast array.
 // CHECK-LABEL: func.func private @joined_and_spread
 // CHECK-NEXT:    %[[JOINED:.*]] = "jaxpr.concatenate"
 // CHECK-NEXT:    %[[STORED:.*]] = "jaxpr.{{jit|optimization_barrier}}"(%[[JOINED]])
@@ -154,7 +154,7 @@ func.func private @twice_jvp(%x: tensor<2048xf32>, %t: tensor<2048xf32>) -> (ten
   return %0, %1 : tensor<2x2048xf32>, tensor<2x2048xf32>
 }
 
-// Of what rows of a product read, or what is read by index, all is stored, not each part.
+// If all parts of a value are broadcast, or if the value is read by index, the whole value is stored, not each part.
 // CHECK-LABEL: func.func private @parts_spread
 // CHECK-NEXT:    %[[SIN:.*]] = "jaxpr.sin"
 // CHECK-NEXT:    %[[STORED:.*]] = "jaxpr.{{jit|optimization_barrier}}"(%[[SIN]])
@@ -171,7 +171,7 @@ func.func private @parts_spread(%x: tensor<64x2xf32>) -> (tensor<64x1x64xf32>, t
   return %3, %4 : tensor<64x1x64xf32>, tensor<64x1x64xf32>
 }
 
-// Not if other parts are not read.
+// If other parts are not read, only the part that is read is stored.
 // CHECK-LABEL: func.func private @part_spread
 // CHECK-NEXT:    %[[SIN:.*]] = "jaxpr.sin"
 // CHECK-NEXT:    %[[FIRST:.*]] = "jaxpr.slice"(%[[SIN]])
@@ -198,7 +198,7 @@ func.func private @gathered(%x: tensor<64xf32>, %i: tensor<5000x1xi32>) -> tenso
   return %5 : tensor<5000xf32>
 }
 
-// What is added up of nine arrays or more is stored part by part.
+// A sum of nine arrays or more is stored part by part.
 // CHECK-LABEL: func.func private @many(
 // CHECK-COUNT-8:  "jaxpr.add"
 // CHECK-NEXT:     "jaxpr.{{jit|optimization_barrier}}"
@@ -218,7 +218,7 @@ func.func private @many(%x0: tensor<1024xf32>, %x1: tensor<1024xf32>, %x2: tenso
   return %9 : tensor<1024xf32>
 }
 
-// Not if they have few elements.
+// A sum of arrays with few elements is not stored.
 // CHECK-LABEL: func.func private @many_small(
 // CHECK-COUNT-9:  "jaxpr.add"
 // CHECK-NEXT:     return
@@ -235,7 +235,7 @@ func.func private @many_small(%x0: tensor<1023xf32>, %x1: tensor<1023xf32>, %x2:
   return %9 : tensor<1023xf32>
 }
 
-// A call reads what its result reads in the called function: eleven arrays together.
+// A call reads the arrays that its result reads in the called function: eleven arrays together.
 // CHECK-LABEL: func.func private @many_by_calls(
 // CHECK-NEXT:     %[[SIX:.*]] = "jaxpr.jit"
 // CHECK-NEXT:     %[[ALL:.*]] = "jaxpr.jit"(%[[SIX]]

@@ -10,7 +10,7 @@
 // CHECK-NEXT:   %[[YN:.*]] = "jaxpr.convert_element_type"(%[[Y]]) {new_dtype = bf16} : (tensor<2x1xf32>) -> tensor<2x1xbf16>
 // CHECK-NEXT:   %[[P:.*]] = "jaxpr.dot_general"(%[[XN]], %[[YN]]) {dimension_numbers = {{.*}}, preferred_element_type = f32} : (tensor<1x2xbf16>, tensor<2x1xbf16>) -> tensor<1x1xf32>
 
-// A product whose precision was asked for stays as it is.
+// A product with an explicit precision stays as it is.
 // CHECK-NEXT:   %[[Q:.*]] = "jaxpr.dot_general"(%[[X]], %[[Y]])
 // CHECK-NEXT:   return %[[P]], %[[Q]]
 

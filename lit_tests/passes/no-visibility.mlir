@@ -1,4 +1,4 @@
-// A function is public where the text does not say.
+// A function is public unless the text says otherwise.
 
 // RUN: jaxmlir-opt %s --jaxpr-dedupe-functions -O2 | FileCheck %s
 

@@ -1,4 +1,4 @@
-// A rule of JAX's that refuses an op says all in the message: no traceback comes with it.
+// If a JAX rule refuses an op, the message contains the whole reason, without a traceback.
 
 // RUN: not jaxmlir-opt %s --jaxpr-transpose --split-input-file 2>&1 | FileCheck %s
 // RUN: not jaxmlir-opt %s --jaxpr-jvp=func=scalar --split-input-file 2>&1 | FileCheck %s --check-prefix=TYPE

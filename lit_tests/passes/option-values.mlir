@@ -1,4 +1,4 @@
-// What options of passes say of a function has to be true of it.
+// The value of a pass's option has to be valid, and has to fit the function.
 
 // RUN: not jaxmlir-opt %s --jaxpr-jvp=argnums=7 2>&1 | FileCheck %s --check-prefix=NUMBER
 // RUN: not jaxmlir-opt %s --jaxpr-partial-eval=unknown=-1 2>&1 | FileCheck %s --check-prefix=UNKNOWN

@@ -1,5 +1,5 @@
-// Ops of other dialects may have regions: these read values from around them, refer to functions,
-// and tell ops apart that are otherwise the same.
+// Ops of other dialects may have regions. A region may read values from outside, refer to functions,
+// and be the only difference between two ops.
 
 // RUN: jaxmlir-opt --jaxpr-dce %s -o %t
 // RUN: FileCheck %s < %t
@@ -13,15 +13,15 @@
 // EXEC-NEXT: result[1]: f32[] = 7.0
 // EXEC-NEXT: result[2]: f32[] = 4.0
 
-// The loop reads %x, which is read nowhere else.
+// Only the loop reads %x.
 // CHECK-LABEL: func.func public @main
 // CHECK-NEXT:    stablehlo.constant
 // CHECK-NEXT:    %[[X:.*]] = stablehlo.multiply
 // CHECK:         stablehlo.while
 // CHECK:           stablehlo.add %{{.*}}, %[[X]]
 
-// @sums and @largest differ in a region only; @plus is like @minus_minus, and stands in its place
-// in the loop's body too.
+// @sums and @largest differ in a region only; @plus and @minus_minus are equal, so @plus replaces
+// @minus_minus, in the loop's body too.
 // DEDUPE:     call @sums
 // DEDUPE:     call @largest
 // DEDUPE:     call @plus

@@ -1,4 +1,4 @@
-// Outlining: a block of ops that stands at several places becomes a function, called at each.
+// Outlining: a block of ops that occurs several times becomes a function, with a call at each place.
 
 // RUN: jaxmlir-opt --jaxpr-outline=min-ops=8 %s -o %t
 // RUN: FileCheck %s < %t
@@ -12,8 +12,8 @@
 // RUN: FileCheck %s --check-prefix=EXEC < %t.after
 // RUN: jaxmlir-opt --jaxpr-outline=min-ops=8 --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// The four blocks differ in what they read, and in a number: it is an argument. The number that is
-// the same in all of them is written again in the function.
+// The four blocks differ in the values that they read and in a number, which becomes an argument. The
+// number that is the same in all blocks is written again in the function.
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<f32>)
 // CHECK:        %[[TWO:.*]] = "jaxpr.constant"() {value = dense<2.0
 // CHECK-NEXT:   %[[THREE:.*]] = "jaxpr.constant"() {value = dense<3.0
@@ -31,7 +31,7 @@
 
 // KEPT: jaxpr.ctx = {xla_metadata = {dict = {{\[\["inlineable", "false"\]\]}}}}
 
-// Twelve ops are the least by default.
+// By default, a block has at least twelve ops.
 // SHORT-NOT: main.block
 
 // EXEC: result: f32[] = -1.52508

@@ -1,4 +1,4 @@
-// What is cut off an array and put to another place has an edge of a negative width, on a TPU.
+// On a TPU, a slice that is moved to another place becomes a pad with a negative width.
 
 // RUN: jaxmlir-opt --target=tpu --jaxpr-pad-slices %s -o %t
 // RUN: FileCheck %s < %t
@@ -19,14 +19,14 @@
 // LEFT-LABEL:  func.func public @main
 // LEFT:          "jaxpr.concatenate"
 
-// A part of its transpose.
+// A part of the transpose of the roll.
 // CHECK:         %[[PART:.*]] = "jaxpr.pad"(%[[X]], %{{.*}}) {padding_config = [array<i64: -1, 1, 0>]}
 
-// With the slice in the middle, the edges would show what it has cut off.
+// The slice in the middle stays: a pad of the whole array would show the elements that the slice cut off.
 // CHECK:         %[[MIDDLE:.*]] = "jaxpr.slice"(%[[X]])
 // CHECK-NEXT:    %[[INNER:.*]] = "jaxpr.pad"(%[[MIDDLE]], %{{.*}}) {padding_config = [array<i64: 1, 1, 0>]}
 
-// A shift: what comes in is the number that the slice is padded with.
+// A shift: the new elements are the number that the slice is padded with.
 // CHECK-NEXT:    %[[SEVEN:.*]] = "jaxpr.constant"() {value = dense<7.000000e+00> : tensor<f32>}
 // CHECK-NEXT:    %[[SHIFT:.*]] = "jaxpr.pad"(%[[X]], %[[SEVEN]]) {padding_config = [array<i64: 2, -2, 0>]}
 // CHECK-NEXT:    return %[[ROLL]], %[[PART]], %[[INNER]], %[[SHIFT]]
@@ -53,7 +53,7 @@ func.func public @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tens
   return %2, %4, %6, %8 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
 
-// What is padded is stored: the kernel of the sine, which runs after that which pads it, reads it.
+// The padded value is stored: the kernel of the sine, which runs after the padding kernel, reads it.
 // REMARK: pad-slices.mlir:[[# @LINE + 9]]:8: remark: [jaxpr-pad-slices] stored, as it is padded: later kernels read it, they do not compute it
 // CHECK-LABEL: func.func private @steps
 // CHECK:         %[[STEP:.*]] = "jaxpr.add"(%{{.*}}, %arg0)

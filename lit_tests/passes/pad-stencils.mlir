@@ -1,4 +1,4 @@
-// An array that is read at shifted places is stored with a margin around it.
+// An array that is read at shifted indices is stored with a margin around it.
 
 // RUN: jaxmlir-opt --jaxpr-pad-stencils='min-elements=0 margin=2' %s -o %t
 // RUN: FileCheck %s < %t
@@ -27,7 +27,7 @@
 // CHECK-NEXT:    %[[LEFT:.*]] = "jaxpr.slice"(%[[WIDE]]) {limit_indices = array<i64: 4>, start_indices = array<i64: 0>}
 // CHECK-NEXT:    %[[RIGHT:.*]] = "jaxpr.slice"(%[[WIDE]]) {limit_indices = array<i64: 6>, start_indices = array<i64: 2>}
 
-// The transpose of a roll, two parts of a sum, is a roll; one roll alone is not stored.
+// The transpose of a roll, a sum of two parts, is a roll; a single roll is not stored.
 // CHECK:         %[[FIRST:.*]] = "jaxpr.slice"(%[[Y]])
 // CHECK-NEXT:    %[[SECOND:.*]] = "jaxpr.slice"(%[[Y]])
 // CHECK-NEXT:    %[[ROLL:.*]] = "jaxpr.concatenate"(%[[FIRST]], %[[SECOND]])

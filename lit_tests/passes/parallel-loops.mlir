@@ -1,4 +1,4 @@
-// Loops whose steps are large are marked: XLA is to leave them loops of kernels.
+// Loops with large steps are marked, so that XLA keeps them as loops of kernels.
 
 // RUN: jaxmlir-opt --jaxpr-parallel-loops %s -o %t
 // RUN: FileCheck %s < %t

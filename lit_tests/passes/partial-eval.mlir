@@ -1,5 +1,5 @@
-// Partial evaluation: what follows from the known arguments is done first, the rest waits for the
-// unknown ones.  A constant that waits is written again; a called function is split as well.
+// Partial evaluation: ops that depend only on known arguments run first, and the other ops wait for
+// the unknown arguments. A constant that waits is written again; a called function is split as well.
 //
 //   f(x, t) = (sin(x) + 2, 2 cos(x) t)    known: x
 

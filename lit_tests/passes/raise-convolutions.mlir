@@ -9,7 +9,7 @@
 // REMARK: raise-convolutions.mlir:{{[0-9]+}}:{{[0-9]+}}: remark: [jaxpr-raise-convolutions] 4 products with slices of an array are a convolution
 // REMARK-NOT: remark
 
-// Row h of the array is h, and all numbers of the kernel are 2: 16 (2 h + 1).
+// Row h of the array is h, and all numbers of the kernel are 2, so the results are 16 (2 h + 1).
 // EXEC: result: f32[4] = [16.0, 48.0, 80.0, 112.0]
 
 // CHECK-LABEL: func.func public @main
@@ -51,7 +51,7 @@ func.func public @main(%b: tensor<f32>) -> tensor<4xf32> {
   return %out : tensor<4xf32>
 }
 
-// A window with a hole is none: one product is missing.
+// A window with a hole is not raised: one product is missing.
 // CHECK-LABEL: func.func private @hole
 // CHECK-COUNT-3: "jaxpr.dot_general"
 func.func private @hole(%x: tensor<5x5x4xf32>, %m: tensor<4x8xf32>) -> tensor<4x4x8xf32> {

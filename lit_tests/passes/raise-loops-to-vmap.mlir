@@ -1,4 +1,4 @@
-// Loops with independent iterations are batched: a sum over rows of products with a shared matrix.
+// Loops with independent iterations are batched: here a sum over rows of products with a shared matrix.
 
 // RUN: jaxmlir-opt --target=cuda --jaxpr-raise-loops --jaxpr-canonicalize --jaxpr-dce %s -o %t
 // RUN: FileCheck %s < %t
@@ -8,13 +8,13 @@
 // RUN: jaxmlir-run %t --args '[[1.0, 2.0], [3.0, 4.0]], [[1.0, 0.0], [0.0, 2.0], [1.0, 1.0], [2.0, 1.0]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --target=cuda --jaxpr-raise-loops --remarks=raise %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// Four vectors times a matrix are one product of matrices; what is summed up is reduced at the end.
+// The products of four vectors with a matrix become one matrix product; the sum is reduced at the end.
 // CHECK:      func.func public @main(%[[W:.*]]: tensor<2x2xf32>, %[[XS:.*]]: tensor<4x2xf32>) -> tensor<2xf32>
 // CHECK:        %[[PRODUCTS:.*]] = "jaxpr.dot_general"(%[[W]], %[[XS]])
 // CHECK:        "jaxpr.reduce_sum"(
 // CHECK-NOT:    "jaxpr.scan"
 
-// On a CPU so small a loop is one kernel, and stays; so it does where there is no memory to batch in.
+// On a CPU, such a small loop is one kernel, and stays; it also stays if there is no memory for the batch.
 // SMALL: "jaxpr.scan"
 
 // EXEC: result: f32[2] = [12.0, 28.0]

@@ -1,4 +1,4 @@
-// Raising loops: what is read and written by the loop's counter, a scan takes and gives.
+// Raising loops: reads and writes at the loop's counter become slices (xs) and stacked results (ys) of a scan.
 
 // RUN: jaxmlir-opt --jaxpr-raise-loops --jaxpr-canonicalize --jaxpr-dce %s -o %t
 // RUN: FileCheck %s < %t
@@ -6,7 +6,7 @@
 // RUN: jaxmlir-run %t --args '[1.0, 2.0, 3.0, 4.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-raise-loops --remarks=raise %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// for i in 0, 1, 2: out[i + 1] = out[i] * x[i]. The counter is gone, x is scanned, and of out the last row is carried.
+// for i in 0, 1, 2: out[i + 1] = out[i] * x[i]. The counter is gone, x is scanned, and the last row of out is carried.
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<4xf32>) -> tensor<4xf32>
 // CHECK-DAG:    %[[ROWS:.*]] = "jaxpr.slice"(%[[X]]) {limit_indices = array<i64: 3>, start_indices = array<i64: 0>{{.*}}}
 // CHECK-DAG:    %[[FIRST:.*]] = "jaxpr.slice"(%[[X]]) {limit_indices = array<i64: 1>, start_indices = array<i64: 0>{{.*}}}

@@ -1,4 +1,4 @@
-// Linear systems are solved for the vectors that are wanted, not for matrices that these are multiplied by.
+// Linear systems are solved for the vectors that the program uses, not for matrices that multiply these vectors.
 
 // RUN: jaxmlir-opt --jaxpr-reassociate-solves %s -o %t
 // RUN: FileCheck %s < %t
@@ -20,7 +20,7 @@ func.func private @columns(%l: tensor<2x2xf32>, %b: tensor<2x3xf32>, %y: tensor<
   return %1 : tensor<2xf32>
 }
 
-// z L^-1 is L^-T z: the transposed system, and no product, as the right sides are the identity.
+// z L^-1 is L^-T z: the transposed system. No product is needed, because the right sides are the identity.
 // CHECK-LABEL: func.func private @rows
 // CHECK-NOT:     "jaxpr.dot_general"
 // CHECK:         "jaxpr.triangular_solve"({{.*}}lower = true, transpose_a = true{{.*}} -> tensor<2x1xf32>
@@ -35,7 +35,7 @@ func.func private @rows(%l: tensor<2x2xf32>, %z: tensor<2xf32>) -> tensor<2xf32>
   return %3 : tensor<2xf32>
 }
 
-// A solution that is wanted itself is solved for.
+// A solution that is a result itself is computed by solving.
 // CHECK-LABEL: func.func private @wanted
 // CHECK-NEXT:    "jaxpr.triangular_solve"(%arg0, %arg1) {{.*}} -> tensor<2x3xf32>
 func.func private @wanted(%l: tensor<2x2xf32>, %b: tensor<2x3xf32>, %y: tensor<3xf32>) -> (tensor<2x3xf32>, tensor<2xf32>) {

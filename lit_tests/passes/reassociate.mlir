@@ -1,4 +1,4 @@
-// Products of several matrices, multiplied in the order that costs least.
+// Products of several matrices are multiplied in the order that costs least.
 
 // RUN: jaxmlir-opt --jaxpr-reassociate %s -o %t
 // RUN: FileCheck %s < %t
@@ -10,8 +10,8 @@
 // RUN: FileCheck %s --check-prefix=EXEC < %t.after
 // RUN: jaxmlir-opt --jaxpr-reassociate --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// (A B) v is two products of a matrix and a vector.  The scale is a number, and is applied where
-// there are fewest elements.
+// (A B) v becomes two products of a matrix and a vector. The scale is a number, and is applied to the
+// array with the fewest elements.
 // REMARK: reassociate.mlir:{{[0-9]+}}:8: remark: [jaxpr-reassociate] product ab,bc,c->a as (0 (1 2)): 16.4 kFLOP and 33.8 kB instead of 532 kFLOP and 66 kB
 // CHECK-LABEL: func.func private @chain
 // CHECK-SAME:    (%[[A:.*]]: tensor<64x64xf32>, %[[B:.*]]: tensor<64x64xf32>, %[[V:.*]]: tensor<64xf32>)
@@ -28,7 +28,7 @@ func.func private @chain(%a: tensor<64x64xf32>, %b: tensor<64x64xf32>, %v: tenso
   return %2 : tensor<64xf32>
 }
 
-// trace(A B) = sum(A * B^T): the mask of the diagonal makes the indices of rows and columns one.
+// trace(A B) = sum(A * B^T): the mask of the diagonal makes the row index and the column index equal.
 // CHECK-LABEL: func.func private @trace
 // CHECK-SAME:    (%[[A:.*]]: tensor<64x64xf32>, %[[B:.*]]: tensor<64x64xf32>)
 // CHECK-NEXT:    %[[T:.*]] = "jaxpr.transpose"(%[[B]])
@@ -47,7 +47,7 @@ func.func private @trace(%a: tensor<64x64xf32>, %b: tensor<64x64xf32>) -> tensor
   return %2 : tensor<f32>
 }
 
-// diag(A B)[i] is the sum of A[i, j] B[j, i]: elements whose row and column are the same number.
+// diag(A B)[i] is the sum of A[i, j] B[j, i]: the elements whose row and column are the same number.
 // CHECK-LABEL: func.func private @diagonal
 // CHECK-SAME:    (%[[A:.*]]: tensor<64x64xf32>, %[[B:.*]]: tensor<64x64xf32>)
 // CHECK-NEXT:    %[[T:.*]] = "jaxpr.transpose"(%[[B]])
@@ -63,7 +63,7 @@ func.func private @diagonal(%a: tensor<64x64xf32>, %b: tensor<64x64xf32>) -> ten
   return %1 : tensor<64xf32>
 }
 
-// A B is used by two products with vectors, and neither needs it: it is a factor of both.
+// Two products with vectors use A B as a factor, and neither needs A B itself.
 // CHECK-LABEL: func.func private @shared
 // CHECK-SAME:    (%[[A:.*]]: tensor<64x64xf32>, %[[B:.*]]: tensor<64x64xf32>, %[[V:.*]]: tensor<64xf32>)
 // CHECK-NEXT:    %[[BV:.*]] = "jaxpr.dot_general"(%[[B]], %[[V]])
@@ -78,7 +78,7 @@ func.func private @shared(%a: tensor<64x64xf32>, %b: tensor<64x64xf32>, %v: tens
   return %1, %2 : tensor<64xf32>, tensor<64xf32>
 }
 
-// A B is a result as well: it is computed anyway, and stays.
+// A B is also a result, so it is computed anyway, and stays.
 // CHECK-LABEL: func.func private @returned
 // CHECK-NEXT:    %[[AB:.*]] = "jaxpr.dot_general"
 // CHECK-NEXT:    %[[Y:.*]] = "jaxpr.dot_general"(%[[AB]]
@@ -89,7 +89,7 @@ func.func private @returned(%a: tensor<64x64xf32>, %b: tensor<64x64xf32>, %v: te
   return %0, %1 : tensor<64x64xf32>, tensor<64xf32>
 }
 
-// Halves overflow soon: what is written is computed.
+// Half-precision numbers overflow soon, so the products are computed as written.
 // CHECK-LABEL: func.func private @halves
 // CHECK-NEXT:    %[[AB:.*]] = "jaxpr.dot_general"
 // CHECK-NEXT:    "jaxpr.dot_general"(%[[AB]]
@@ -99,8 +99,8 @@ func.func private @halves(%a: tensor<64x64xf16>, %b: tensor<64x64xf16>, %v: tens
   return %1 : tensor<64xf16>
 }
 
-// A loop multiplies by the same two matrices a hundred times: their product is made once, though it
-// takes more operations than an iteration does. It is for jaxpr-licm to move it before the loop.
+// A loop multiplies by the same two matrices a hundred times: their product is computed once, although
+// it takes more operations than one iteration. jaxpr-licm then moves the product before the loop.
 // CHECK-LABEL: func.func private @power
 // CHECK-NEXT:    "jaxpr.scan"
 // CHECK-LABEL: func.func private @step
@@ -118,7 +118,7 @@ func.func private @step(%a: tensor<8x64xf32>, %b: tensor<64x8xf32>, %x: tensor<8
   return %1 : tensor<8xf32>
 }
 
-// What is the same along the axis of a sum is no part of it.
+// A factor that does not change along the summed axis is moved out of the sum.
 // CHECK-LABEL: func.func private @scaled
 // CHECK-SAME:    (%[[X:.*]]: tensor<2048x8xf32>, %[[S:.*]]: tensor<1x8xf32>)
 // CHECK:         %[[SUM:.*]] = "jaxpr.reduce_sum"(%[[X]]) {axes = array<i64: 0>}
@@ -130,7 +130,7 @@ func.func private @scaled(%x: tensor<2048x8xf32>, %s: tensor<1x8xf32>) -> tensor
   return %1 : tensor<8xf32>
 }
 
-// Every number below is a small integer, or half of one: exact in any order.
+// All numbers below are small integers, or halves of them, so sums are exact in any order.
 // EXEC:      result[0]: f32[] = 4096.0
 // EXEC-NEXT: result[1]: f32[] = 8192.0
 // EXEC-NEXT: result[2]: f32[] = 6.7108864e+07

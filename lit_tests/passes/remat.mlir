@@ -1,5 +1,5 @@
-// jax.checkpoint: the forward pass keeps the operands alone, and the backward pass computes what it
-// needs of the values again, behind a barrier that keeps the compiler from reusing the first ones.
+// jax.checkpoint: the forward pass stores only the operands, and the backward pass recomputes the
+// values that it needs, behind a barrier that keeps the compiler from reusing the first values.
 //
 //   f(x) = sin(sin(x))
 

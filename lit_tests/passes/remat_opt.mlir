@@ -1,5 +1,5 @@
-// The forward rule of a custom_vjp function that may be recomputed: f(x) = 2x, whose rule gives 3x,
-// which shows that it was run, and keeps x + 1.  Where only the value is used, the function is called.
+// The forward rule of a custom_vjp function that may be recomputed: f(x) = 2x. The rule returns 3x, which
+// shows that it was run, and stores x + 1. If only the value is used, the function is called instead.
 
 // RUN: jaxmlir-opt --jaxpr-dce %s -o %t
 // RUN: FileCheck %s < %t

@@ -1,4 +1,4 @@
-// Rows of an argument are in memory whatever its dimensions are called: a loop that stores them, or what follows from them, has nothing to do.
+// Rows of an argument are in memory anyway, whatever its dimensions are called: a loop that stores these rows, or values computed from them, is removed.
 
 // RUN: jaxmlir-opt --jaxpr-remat=calls=inf %s -o %t
 // RUN: FileCheck %s < %t

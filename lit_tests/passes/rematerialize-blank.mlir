@@ -1,11 +1,11 @@
-// Arrays of one number that the backward pass writes into are made when it does, not at the start, where a compiler would make all of them.
+// The constant arrays that the backward pass writes into are created when it needs them, not at the start, where a compiler would create all of them.
 
 // RUN: jaxmlir-opt --jaxpr-remat='memory-budget=0.7' %s -o %t
 // RUN: FileCheck %s < %t
 // RUN: jaxmlir-run %s --args '[0.5, 1.5, -1.0, 2.0], 1' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[0.5, 1.5, -1.0, 2.0], 1' | FileCheck %s --check-prefix=EXEC
 
-// The derivative of x * sin(x)[i], four times over: the cotangent of each slice is written into zeros.  The zero waits for what the rest waits for that is computed again.
+// The derivative of x * sin(x)[i], four times over: the cotangent of each slice is written into zeros. The zero waits for the same value as the other recomputed ops.
 // CHECK-LABEL: func.func public @main
 // CHECK:         %[[ZERO:.*]] = "jaxpr.constant"() {value = dense<0.000000e+00> : tensor<f32>}
 // CHECK-NEXT:    %[[BLANK:.*]] = "jaxpr.broadcast_in_dim"(%[[ZERO]])

@@ -1,11 +1,11 @@
-// A call in a loop is looked into: of what the function called computes, each value is stored or computed again by itself.
+// A call in a loop is not opaque: each value that the called function computes is stored or recomputed by itself.
 
 // RUN: jaxmlir-opt --jaxpr-remat=calls=inf %s -o %t
 // RUN: FileCheck %s < %t
 // RUN: jaxmlir-run %s --args '[1.6,2.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[1.6,2.0]' | FileCheck %s --check-prefix=EXEC
 
-// From x both follow, so that x is stored, and the first loop needs no cosine.
+// Both values follow from x, so x is stored, and the first loop needs no cosine.
 // CHECK-NOT:  jaxpr.jit
 // CHECK:      func.func private @step{{.*}}(%[[X:.*]]: tensor<2xf32>)
 // CHECK-NEXT:   %[[SIN:.*]] = "jaxpr.sin"(%[[X]])

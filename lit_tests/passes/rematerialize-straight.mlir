@@ -1,4 +1,4 @@
-// Straight-line code within a budget: what the beginning of a forward pass has computed is computed again where the backward pass reads it.
+// Straight-line code within a budget: values of the beginning of the forward pass are recomputed where the backward pass reads them.
 
 // RUN: jaxmlir-opt --jaxpr-remat='memory-budget=0.7' %s -o %t
 // RUN: FileCheck %s < %t
@@ -7,7 +7,7 @@
 // RUN: jaxmlir-run %t --args '[[0.1, 0.2], [0.3, -0.4]], [[1.0, 0.5], [0.25, 1.0]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-remat='memory-budget=0.7' --remarks=all %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// The derivative of six layers sin(x w).  Of the first two no cosine is stored: they are computed again of the operand, once the cotangent is there when they are read: what comes out of the call selects it.
+// The derivative of six layers sin(x w). The cosines of the first two layers are not stored. They are recomputed from the operand, once the cotangent that reads them is available: the result of the call selects the operand.
 // CHECK-LABEL: func.func public @main
 // CHECK-SAME:    %[[X:[^:]+]]: tensor<2x2xf32>, %[[W:[^:]+]]: tensor<2x2xf32>
 // CHECK-NEXT:    %[[Y1:.*]] = "jaxpr.dot_general"(%[[X]], %[[W]])
@@ -33,7 +33,7 @@
 // CHECK:         func.func private @[[WAITS]](
 // CHECK-NEXT:    "jaxpr.optimization_barrier"
 
-// Without a budget it stays as it is.
+// Without a budget, nothing changes.
 // ALONE-NOT:     {{wait|optimization_barrier}}
 
 // REMARK: rematerialize-straight.mlir:{{[0-9]+}}:9: remark: [jaxpr-remat] runs 5 ops of the forward pass again: 32 bytes are not stored

@@ -1,4 +1,4 @@
-// Sums of the backward pass are stored on the way: here that of what six layers contribute to the derivative by their weights.
+// The backward pass stores partial sums: here the sum of the contributions of six layers to the derivative by the weights.
 
 // RUN: jaxmlir-opt --jaxpr-remat='memory-budget=0.6' %s -o %t
 // RUN: FileCheck %s < %t
@@ -6,7 +6,7 @@
 // RUN: jaxmlir-run %t --args '[[1.0, 0.5], [0.25, 1.0]], [[0.1, 0.2], [0.3, -0.4]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-remat='memory-budget=0.6 measure=true' --remarks=all %s -o /dev/null 2>&1 | FileCheck %s --check-prefix=MEASURED
 
-// The derivative of six layers sin(x w) by w.  What is computed again of the third and fourth waits for the sum of the last two, and what is of the first two for the sum of these four: %[[SUM]] is all that is left of them.  Otherwise all six products would be there when they are added up.
+// The derivative of six layers sin(x w) by w. The recomputation of layers three and four waits for the sum of the last two contributions, and the recomputation of layers one and two waits for the sum of these four: only %[[SUM]] is left of them. Otherwise all six products would be in memory when they are added.
 // CHECK-LABEL: func.func public @main
 // CHECK-SAME:    %[[W:[^:]+]]: tensor<2x2xf32>, %[[X:[^:]+]]: tensor<2x2xf32>
 // CHECK:         %[[SUM2:.*]] = "jaxpr.add_any"

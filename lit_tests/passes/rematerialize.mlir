@@ -1,4 +1,4 @@
-// Rematerialisation: a loop stores for its derivative what is cheapest to store, and the rest is computed again.
+// Rematerialization: for its derivative, a loop stores the values that are cheapest to store, and recomputes the others.
 
 // RUN: jaxmlir-opt --jaxpr-remat=calls=inf %s -o %t
 // RUN: FileCheck %s < %t
@@ -10,7 +10,7 @@
 // RUN: jaxmlir-run %t --args '[1.6,2.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: not jaxmlir-opt --jaxpr-remat='memory-budget=-1' %s 2>&1 | FileCheck %s --check-prefix=NEGATIVE
 
-// x <- x sin(x), nine times: d(x sin x) = (sin x + x cos x) dx.  From x the sine and the cosine follow, so that x is stored and they are not.
+// x <- x sin(x), nine times: d(x sin x) = (sin x + x cos x) dx. The sine and the cosine follow from x, so only x is stored.
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<2xf32>)
 // CHECK:        %[[FWD:.*]]:2 = "jaxpr.scan"(%[[X]]) {jaxpr = @[[STEP:.*]], length = 9
 // CHECK:        %[[BWD:.*]] = "jaxpr.scan"(%{{.*}}, %[[FWD]]#1) {jaxpr = @[[BACK:.*]], length = 9
@@ -26,7 +26,7 @@
 // CHECK-NEXT:   "jaxpr.mul"(%[[CT]], %[[SIN]])
 // CHECK-NEXT:   "jaxpr.mul"(%[[CT]], %[[X]])
 
-// Within a hundredth of the memory: x is stored at the start of each of three segments, which are run again.
+// With a hundredth of the memory, x is stored at the start of each of three segments, and the segments are run again.
 // SEGMENTS:      func.func public @main(%[[X:.*]]: tensor<2xf32>)
 // SEGMENTS:        %[[FWD:.*]]:2 = "jaxpr.scan"(%[[X]]) {jaxpr = @{{.*}}, length = 3
 // SEGMENTS-SAME:     -> (tensor<2xf32>, tensor<3x2xf32>)

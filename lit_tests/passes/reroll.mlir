@@ -1,4 +1,4 @@
-// Rolling up: blocks of ops that follow on one another become the iterations of a scan.
+// Rolling up: consecutive blocks of ops become the iterations of a scan.
 
 // RUN: jaxmlir-opt --jaxpr-reroll=min-length=4 %s -o %t
 // RUN: FileCheck %s < %t
@@ -10,8 +10,8 @@
 // RUN: jaxmlir-run %t --args '[[0.5, 0.1], [-0.2, 0.4]], [0.3, 0.7], [[0.1, 0.2], [0.3, 0.4], [0.5, 0.6], [0.7, 0.8]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-reroll=min-length=4 --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// The matrix is the same in each block, the vector is that of the block before, the rows are those
-// of one array: none of them is copied. The four numbers are an array.
+// Each block reads the same matrix, the vector of the block before, and one row of an array; none of
+// these values is copied. The four numbers become an array.
 // CHECK:      func.func public @main(%[[W:.*]]: tensor<2x2xf32>, %[[X:.*]]: tensor<2xf32>, %[[ROWS:.*]]: tensor<4x2xf32>)
 // CHECK:        %[[N:.*]] = "jaxpr.constant"() {value = dense<[1.000000e+00, 2.000000e+00, 3.000000e+00, 4.000000e+00]> : tensor<4xf32>}
 // CHECK-NEXT:   %[[OUT:.*]] = "jaxpr.scan"(%[[W]], %[[X]], %[[ROWS]], %[[N]]) {jaxpr = @main.body, length = 4 : i64, num_carry = 1 : i64, num_consts = 1 : i64}

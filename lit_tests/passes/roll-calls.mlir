@@ -1,4 +1,4 @@
-// Calls that draw random numbers, each with a key of its own, become one loop.
+// Calls that draw random numbers, each with its own key, become one loop.
 
 // RUN: jaxmlir-opt --jaxpr-roll-calls=min-calls=3 %s -o %t
 // RUN: FileCheck %s < %t
@@ -11,7 +11,7 @@
 // RUN: jaxmlir-opt --jaxpr-roll-calls=min-calls=3 --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // The keys are computed before the first call; the number that is the same in all calls is not
-// stacked. The last call's key is drawn itself: it stays where it is.
+// stacked. The key of the last call is itself drawn, so this call stays where it is.
 // CHECK:      func.func public @main(%[[K:.*]]: tensor<!jaxpr.key<"fry">>, %[[X:.*]]: tensor<3xf32>)
 // CHECK:        %[[P:.*]] = "jaxpr.constant"() {value = dense<5.000000e-01> : tensor<f32>}
 // CHECK:        %[[K0:.*]] = "jaxpr.random_fold_in"(%[[K]], %{{.*}})

@@ -1,8 +1,8 @@
-// The transformations of a loop are loops.
+// The transformations of a scan are scans.
 //
 //   f(w, c, x) = (c_3, c)    with c_0 = c, c_{i+1} = sin(w) c_i x_i, and a counter besides
 //
-// The counter has no tangent, does not depend on the batch, and no part of the derivative needs it.
+// The counter has no tangent and does not depend on the batch, and the derivative does not need it.
 
 // RUN: jaxmlir-opt --jaxpr-jvp='argnums=1,2' %s -o %t.jvp
 // RUN: FileCheck %s --check-prefix=JVP < %t.jvp
@@ -16,7 +16,7 @@
 // RUN: jaxmlir-run %t.vmap --entry=f.vmap --args '0.5, [2.0, 4.0], [1.0, 2.0, 3.0]' | FileCheck %s --check-prefix=VMAP-EXEC
 // RUN: jaxmlir-opt --jaxpr-partial-eval='unknown=1' %s | FileCheck %s --check-prefix=KNOWN
 
-// Tangents are carried beside the values they belong to.
+// Tangents are carried beside their primals.
 // JVP:      func.func private @f.jvp(%[[W:.*]]: tensor<f32>, %[[C:.*]]: tensor<f32>, %[[X:.*]]: tensor<3xf32>, %[[DC:.*]]: tensor<f32>, %[[DX:.*]]: tensor<3xf32>)
 // JVP-NEXT:   %[[N:.*]] = "jaxpr.constant"
 // JVP-NEXT:   %[[OUT:.*]]:5 = "jaxpr.scan"(%[[W]], %[[C]], %[[N]], %[[DC]], %[[X]], %[[DX]]) {jaxpr = @body.jvp, length = 3 : i64, num_carry = 3 : i64, num_consts = 1 : i64}
@@ -27,8 +27,8 @@
 // JVP-EXEC-NEXT: result[1]: f32[3] = [2.0, 0.95885{{[0-9]*}}, 0.91939{{[0-9]*}}]
 // JVP-EXEC-NEXT: result[2]: f32[] = 1.98351{{[0-9]*}}
 
-// sin and cos of w are the same in every iteration: they are computed before the loop. Of what each
-// iteration leaves behind, x and c are at hand; only the product is stacked.
+// sin and cos of w are loop-invariant, so they are computed before the loop. Of the residuals of each
+// iteration, x and c are available already; only the product is stacked.
 // LIN:      func.func private @f.fwd(%[[W:.*]]: tensor<f32>, %[[C:.*]]: tensor<f32>, %[[X:.*]]: tensor<3xf32>)
 // LIN-NEXT:   %[[N:.*]] = "jaxpr.constant"
 // LIN-NEXT:   %[[SIN:.*]] = "jaxpr.sin"(%[[W]])
@@ -40,11 +40,11 @@
 // LIN-NEXT:   %[[NEXT:.*]] = "jaxpr.mul"(%[[P]], %[[X]])
 // LIN-NEXT:   return %[[NEXT]], %{{.*}}, %[[C]], %[[P]]
 
-// The linear loop carries the tangent of c alone.
+// The linear loop carries only the tangent of c.
 // LIN:      func.func private @f.lin(
 // LIN-NEXT:   "jaxpr.scan"({{.*}}) {jaxpr = @body.lin, length = 3 : i64, num_carry = 1 : i64, num_consts = 3 : i64}
 
-// Its transpose runs backwards; it carries the sum of w's cotangents, and the cotangent of c.
+// The transpose runs backwards; it carries the sum of w's cotangents, and the cotangent of c.
 // LIN:      func.func private @f.lin.transpose(
 // LIN-NEXT:   %[[ZERO:.*]] = "jaxpr.constant"() {value = dense<0.000000e+00> : tensor<f32>}
 // LIN-NEXT:   "jaxpr.scan"(%{{.*}}, %{{.*}}, %[[ZERO]], {{.*}}) {jaxpr = @body.bwd, length = 3 : i64, num_carry = 2 : i64, num_consts = 2 : i64, reverse = true}
@@ -63,7 +63,7 @@
 // GRAD-EXEC-NEXT: result[1]: f32[] = 0.66117{{[0-9]*}}
 // GRAD-EXEC-NEXT: result[2]: f32[3] = [1.32234{{[0-9]*}}, 0.66117{{[0-9]*}}, 0.44078{{[0-9]*}}]
 
-// The carry is batched, the rest is not.
+// The carry is batched; the other operands are not.
 // VMAP:      func.func private @f.vmap(%[[W:.*]]: tensor<f32>, %[[C:.*]]: tensor<2xf32>, %[[X:.*]]: tensor<3xf32>) -> (tensor<2xf32>, tensor<2x3xf32>)
 // VMAP:        %[[OUT:.*]]:3 = "jaxpr.scan"(%[[W]], %[[C]], %{{.*}}, %[[X]]) {{.*}} -> (tensor<2xf32>, tensor<i32>, tensor<3x2xf32>)
 // VMAP-NEXT:   %[[YS:.*]] = "jaxpr.transpose"(%[[OUT]]#2) {permutation = array<i64: 1, 0>}
@@ -71,8 +71,8 @@
 
 // VMAP-EXEC:      result[0]: f32[2] = [1.32234{{[0-9]*}}, 2.64469{{[0-9]*}}]
 
-// With c unknown, the counter runs in a loop of its own, and sin(w) is computed before both. The
-// other loop carries c alone, and scans over the known x.
+// If c is unknown, the counter runs in a loop of its own, and sin(w) is computed before both loops.
+// The other loop carries only c, and scans over the known x.
 // KNOWN:      func.func private @f.known(%[[W:.*]]: tensor<f32>, %[[X:.*]]: tensor<3xf32>)
 // KNOWN-NEXT:   %[[N:.*]] = "jaxpr.constant"
 // KNOWN-NEXT:   %[[SIN:.*]] = "jaxpr.sin"(%[[W]])

@@ -1,4 +1,4 @@
-// No derivative is taken of a maximum that the result does not depend on.
+// A maximum that the result does not depend on is not differentiated.
 
 // RUN: jaxmlir-opt --jaxpr-shift-invariance %s -o %t
 // RUN: FileCheck %s < %t
@@ -8,7 +8,7 @@
 // RUN: jaxmlir-run %t --args '[1.0, 2.0, 3.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-shift-invariance --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// Each exponential is scaled by exp(-m), and so is their sum: their quotient is not.
+// Each exponential is scaled by exp(-m), and so is their sum; their quotient does not depend on m.
 // REMARK: shift-invariance.mlir:{{[0-9]+}}:8: remark: [jaxpr-shift-invariance] no derivative is taken of it: the results do not depend on it
 // REMARK-NOT: remark
 // CHECK-LABEL: func.func public @softmax
@@ -30,7 +30,7 @@ func.func public @softmax(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
   return %4, %6 : tensor<3xf32>, tensor<3xf32>
 }
 
-// The exponentials themselves are wanted, which do depend on it.
+// The exponentials themselves are results, and they do depend on the maximum.
 // CHECK-LABEL: func.func private @exponential
 // CHECK-NOT:     stop_gradient
 func.func private @exponential(%x: tensor<3xf32>) -> tensor<3xf32> {

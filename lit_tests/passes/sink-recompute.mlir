@@ -1,4 +1,4 @@
-// What is cheap to have late, of values that are there anyway, is not stored while most memory is needed.
+// A value that is cheap to recompute from values in memory is not stored during the point of peak memory.
 
 // RUN: jaxmlir-opt --jaxpr-sink-recompute='calls=inf min-peak=0 min-bytes=0 slowdown=1000' %s -o %t
 // RUN: FileCheck %s < %t
@@ -18,7 +18,7 @@
 // REMARK: sink-recompute.mlir:{{[0-9]+}}:8: remark: [jaxpr-sink-recompute] computed late: 56 bytes are not stored
 // REMARK: sink-recompute.mlir:{{[0-9]+}}:8: remark: [jaxpr-sink-recompute] computed late: 64 bytes are not stored
 
-// The quotient is read again when the chain of products is done: it is computed again, by what is small and is selected once the chain is there.
+// The quotient is read again after the chain of products, so it is recomputed then: a select of the small divisor delays the recompute until the chain is done.
 // CHECK:      func.func public @main(%[[E:.*]]: tensor<2x8xf32>, %{{.*}}: tensor<2xf32>)
 // CHECK-NEXT:   %[[F:.*]]:4 = "jaxpr.jit"(%[[E]]
 // CHECK:        "jaxpr.tanh"
@@ -32,7 +32,7 @@
 // CHECK-NEXT:   %[[A:.*]] = "jaxpr.dot_general"(%[[P]], %[[T]])
 // CHECK-NEXT:   %[[B:.*]] = "jaxpr.mul"(%[[A]], %[[E]])
 
-// The difference is read by the last product alone. Nothing that it is made of is small: the argument is selected.
+// Only the last product reads the difference. The difference has no small operand, so the select is on the argument.
 // CHECK:        %[[YES2:.*]] = "jaxpr.jit"(%{{.*}}, %[[T]]) {jaxpr = @wait,
 // CHECK:        %[[E1:.*]] = "jaxpr.select_n"(%[[YES2]], %{{.*}}, %[[E]])
 // CHECK-NEXT:   %[[C2:.*]] = "jaxpr.constant"() {value = dense<1.000000e+00> : tensor<f32>}

@@ -1,4 +1,4 @@
-// What a loop only adds up is added up after it, by one product or scatter.
+// A value that a loop only accumulates is added up after the loop, by one product or scatter.
 
 // RUN: jaxmlir-opt --jaxpr-sink-reductions='min-bytes=0 moved=0.25' %s -o %t
 // RUN: FileCheck %s < %t
@@ -8,8 +8,8 @@
 // RUN: jaxmlir-run %t | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-sink-reductions='min-bytes=0 moved=0.25' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// The outer products of h and x are summed up to w. The rows x are there, those of h are stacked; the product after
-// the loop contracts the iterations. The sum of h by itself is one of the same rows.
+// The outer products of h and x are added to w. The rows of x are available, and the rows of h are stacked; the product
+// after the loop contracts the iterations. The sum of h reads the same stacked rows.
 // REMARK-DAG: sink-reductions.mlir:{{[0-9]+}}:8: remark: [jaxpr-sink-reductions] moved out of the loop: 'jaxpr.dot_general' of 64 bytes is computed once, after it
 // CHECK-LABEL: func.func private @weights
 // CHECK-SAME:    (%[[W:.*]]: tensor<4x4xf32>, %[[B:.*]]: tensor<4xf32>, %[[H:.*]]: tensor<4xf32>, %[[X:.*]]: tensor<3x4xf32>)
@@ -33,7 +33,7 @@ func.func private @step(%w: tensor<4x4xf32>, %b: tensor<4xf32>, %h: tensor<4xf32
   return %3, %4, %0 : tensor<4x4xf32>, tensor<4xf32>, tensor<4xf32>
 }
 
-// Each iteration adds to one element of a table: one scatter adds all of them, also those that meet.
+// Each iteration adds to one element of a table: one scatter adds all of them, also repeated additions to one element.
 // CHECK-LABEL: func.func private @table
 // CHECK-SAME:    (%[[T:.*]]: tensor<64xf32>, %[[I:.*]]: tensor<3xi32>, %[[V:.*]]: tensor<3x1xf32>)
 // CHECK-NOT:     "jaxpr.scan"
@@ -52,7 +52,7 @@ func.func private @enter(%t: tensor<64xf32>, %i: tensor<i32>, %v: tensor<1xf32>)
   return %3 : tensor<64xf32>
 }
 
-// A sum that the loop reads is needed in the loop.
+// A sum that the loop reads stays in the loop.
 // CHECK-LABEL: func.func private @read
 // CHECK-NEXT:    "jaxpr.scan"(%arg0, %arg1) {jaxpr = @reading, length = 3 : i64, num_carry = 1 : i64}
 func.func private @read(%w: tensor<4x4xf32>, %x: tensor<3x4xf32>) -> tensor<4x4xf32> {

@@ -1,4 +1,4 @@
-// In a loop, slices that lie beside one another are pieces of a split.
+// In a loop, adjacent slices of an array become the pieces of a split.
 
 // RUN: jaxmlir-opt --jaxpr-slices-to-split %s -o %t
 // RUN: FileCheck %s < %t
@@ -13,7 +13,7 @@
 // REMARK: slices-to-split.mlir:[[# @LINE + 12]]:8: remark: [jaxpr-slices-to-split] 2 slices of an array of shape (2, 48) are one split
 // REMARK-NOT: remark
 
-// What lies between the two is a piece that nothing reads.
+// The gap between the two slices becomes a piece that nothing reads.
 // CHECK-LABEL: func.func private @step
 // CHECK-SAME:    (%[[H:.*]]: tensor<2x16xf32>, %[[Z:.*]]: tensor<2x48xf32>)
 // CHECK-NEXT:    %[[PARTS:.*]]:3 = "jaxpr.split"(%[[Z]]) {axis = 1 : i64, sizes = array<i64: 16, 16, 16>}
@@ -29,7 +29,7 @@ func.func private @step(%h: tensor<2x16xf32>, %z: tensor<2x48xf32>) -> tensor<2x
   return %3 : tensor<2x16xf32>
 }
 
-// Slices that overlap, those in two dimensions, columns, and integers, which have no cotangent.
+// These slices stay: overlapping slices, slices in two dimensions, columns, and integers, which have no cotangent.
 // CHECK-LABEL: func.func private @others
 // CHECK-NOT:     jaxpr.split
 func.func private @others(%h: tensor<2x32xf32>, %z: tensor<4x64xf32>, %n: tensor<64xi32>) -> (tensor<2x32xf32>, tensor<2xf32>, tensor<32xi32>) {
@@ -50,7 +50,7 @@ func.func private @others(%h: tensor<2x32xf32>, %z: tensor<4x64xf32>, %n: tensor
   return %13, %9, %12 : tensor<2x32xf32>, tensor<2xf32>, tensor<32xi32>
 }
 
-// Without a loop, they stay.
+// Without a loop, the slices stay.
 // CHECK-LABEL: func.func public @main
 // CHECK-NOT:     jaxpr.split
 // EXEC: result: f32[] = 9084.9

@@ -1,4 +1,4 @@
-// What is put together, added up or written is computed together.
+// Values that are joined, added up or written together are computed together.
 
 // RUN: jaxmlir-opt --jaxpr-slp-vectorize %s -o %t
 // RUN: jaxmlir-opt --jaxpr-canonicalize --jaxpr-dce %t | FileCheck %s
@@ -15,7 +15,7 @@
 // RUN: jaxmlir-run %t --entry written --args '[[1.0, 0.0], [0.0, 2.0], [3.0, 5.0], [0.5, -1.0]], [[1.0, 2.0], [3.0, 4.0]]' | FileCheck %s --check-prefix=WRITTEN
 // RUN: jaxmlir-opt --jaxpr-slp-vectorize --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// Rows of an array are the array.
+// All rows of an array are the array itself.
 // CHECK-LABEL: func.func public @rows
 // CHECK-SAME:    (%[[W:.*]]: tensor<2x2xf32>, %[[X:.*]]: tensor<4x2xf32>)
 // CHECK-NEXT:    %[[P:.*]] = "jaxpr.dot_general"(%[[W]], %[[X]]) {{.*}} -> tensor<2x4xf32>
@@ -52,7 +52,7 @@ func.func public @rows(%w: tensor<2x2xf32>, %x: tensor<4x2xf32>) -> tensor<4x2xf
   return %16 : tensor<4x2xf32>
 }
 
-// Windows that overlap are put together of as many parts as overlap.
+// An array of overlapping windows is joined from as many parts as windows overlap.
 // CHECK-LABEL: func.func public @windows
 // CHECK-SAME:    (%[[X:.*]]: tensor<6xf32>, %[[K:.*]]: tensor<3xf32>, %[[START:.*]]: tensor<f32>)
 // CHECK:         %[[ALL:.*]] = "jaxpr.concatenate"({{.*}}) {dimension = 1 : i64} : {{.*}} -> tensor<4x3xf32>

@@ -11,8 +11,8 @@
 // REMARK: solves-in-loops.mlir:{{[0-9]+}}:8: remark: [jaxpr-reassociate-solves] the matrix of 2 rows is inverted once, not solved with 9 times
 // REMARK-NOT: inverted
 
-// The solution of a^T w = 1, whose product with the right side is the one that the transposed matrix
-// had. Loops that are too short, or not with the matrix's own factors, stay.
+// w solves a^T w = 1, so a^-1 b = w^T b: the solve becomes @product_transposed, called with w instead of a.
+// A loop stays if it is too short, or if it does not solve with the matrix's own factors.
 // EXEC: result[0]: f32[2] = [-1365.0, 683.0]
 // EXEC-NEXT: result[1]: f32[2] = [11.0, -5.0]
 // EXEC-NEXT: result[2]: f32[2] = [-1365.0, 683.0]

@@ -1,4 +1,4 @@
-// The sum of a softmax is one more column of the product with it, on a TPU.
+// On a TPU, the sum of a softmax becomes one more column of the product that reads the softmax.
 
 // RUN: jaxmlir-opt --target=tpu --jaxpr-sum-in-products %s -o %t
 // RUN: FileCheck %s < %t
@@ -13,7 +13,7 @@
 // REMARK:     remark: [jaxpr-sum-in-products] rows summed up by a product with ones, as other products read them
 // REMARK-NOT: remark
 
-// What the product reads is computed before the sum was.
+// The product moves up to the place of the sum, and so do the ops that compute its other operand.
 // CHECK-LABEL: func.func public @main
 // CHECK:         %[[E:.*]] = "jaxpr.exp"
 // CHECK-NEXT:    %[[V:.*]] = "jaxpr.broadcast_in_dim"
@@ -26,11 +26,11 @@
 // LEFT-LABEL:  func.func public @main
 // LEFT-NOT:      "jaxpr.pad"
 
-// Exponentials of any numbers may be as large as there are floats.
+// Unbounded exponentials may be as large as the largest float, so the pass leaves them alone.
 // CHECK-LABEL: func.func public @unbounded
 // CHECK-NOT:     "jaxpr.pad"
 
-// Rows that a product reads are summed up by one, of eight rows of ones, in 32 bits.
+// Rows that a product reads are summed by another product, with eight rows of ones, in 32 bits.
 // CHECK-LABEL: func.func public @rows
 // CHECK:         %[[ONES:.*]] = "jaxpr.broadcast_in_dim"({{.*}}) {broadcast_dimensions = [], shape = array<i64: 8, 2048>}
 // CHECK:         %[[SUMS:.*]] = "jaxpr.dot_general"(%[[ONES]], %{{.*}}) {{{.*}}precision = {{.*}}DEFAULT{{.*}}HIGHEST
@@ -38,7 +38,7 @@
 // ROWS: result[0]: f32[64] = [1024.0, 1024.0,
 // ROWS: result[1]: f32[64,2]
 
-// Rows that exponentials are in, which are no factors themselves, are computed for each product.
+// Rows that contain exponentials, and are not factors themselves, would be computed for each product: the sum stays.
 // CHECK-LABEL: func.func public @computed_again
 // CHECK:         "jaxpr.reduce_sum"
 

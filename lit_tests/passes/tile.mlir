@@ -1,4 +1,4 @@
-// Rows of a batch that are independent of each other are computed some at a time.
+// Independent rows of a batch are computed a few at a time.
 
 // RUN: jaxmlir-opt --jaxpr-tile='tile-size=2 min-peak=0' %s -o %t
 // RUN: FileCheck %s < %t
@@ -9,8 +9,8 @@
 // RUN: jaxmlir-run %t --args '[[0.0, 1.0], [2.0, 3.0], [-1.0, 1.0], [1.0, 1.0], [2.0, -2.0]], [[1.0, 0.0, 2.0], [0.0, 1.0, -1.0]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-tile='tile-size=2 min-peak=0' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// The rows of x times w, their exponentials, what these are times w, and the products of both. Two tiles of two rows are a loop;
-// the fifth row is computed after it.
+// The values x w, e = exp(x w), e w^T and x^T e are computed in tiles. Two tiles of two rows form a loop;
+// the fifth row is computed after the loop.
 // REMARK: tile.mlir:{{[0-9]+}}:8: remark: [jaxpr-tile] 5 rows, 2 at a time: 4 ops whose values take 60 bytes take 24, by an estimate 0.24 ms slower
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<5x2xf32>, %[[W:.*]]: tensor<2x3xf32>)
 // CHECK:        %[[ZERO:.*]] = "jaxpr.broadcast_in_dim"({{.*}}) {{.*}} -> tensor<2x3xf32>
@@ -26,7 +26,7 @@
 // CHECK-NEXT:   %[[Y:.*]] = "jaxpr.concatenate"(%[[Y4]], %[[Y5]]) {dimension = 0 : i64}
 // CHECK-NEXT:   return %[[Y]], %[[P]]
 
-// The body: the sum of products is carried, the rows of the other result are stacked.
+// The loop body carries the sum of products, and stacks the rows of the other result.
 // CHECK:      func.func private @main.tile(%[[W:.*]]: tensor<2x3xf32>, %[[X:.*]]: tensor<5x2xf32>, %[[SUM:.*]]: tensor<2x3xf32>, %[[I:.*]]: tensor<i32>)
 // CHECK:        %[[X2:.*]] = "jaxpr.dynamic_slice"(%[[X]], %[[I]], %{{.*}}) {slice_sizes = array<i64: 2, 2>}
 // CHECK-NEXT:   %[[A:.*]] = "jaxpr.dot_general"(%[[X2]], %[[W]])

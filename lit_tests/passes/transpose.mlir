@@ -1,5 +1,5 @@
-// Transposition: a linear function backwards.  What does not depend on linear arguments is computed
-// first; then each linear op hands the cotangent of its result to its operands.
+// Transposition: a linear function run backwards. Ops that do not depend on linear arguments come
+// first; then each linear op passes the cotangent of its result to its operands.
 //
 //   f(c; u, v) = sin(c) u + v          transposed: ct -> (sin(c) ct, ct)
 //   twice(u) = u + u                   transposed: the two cotangents of u are summed

@@ -1,4 +1,4 @@
-// Reductions over a few elements are operations on slices.
+// Reductions over a few elements become ops on slices.
 
 // RUN: jaxmlir-opt --jaxpr-unroll-reductions='calls=inf min-results=0' %s -o %t
 // RUN: FileCheck %s < %t
@@ -31,7 +31,7 @@
 // A reduction over ten elements stays.
 // CHECK:        "jaxpr.reduce_sum"
 
-// Of differences that others use, too, slices are of what the differences are of.
+// If other ops use the differences too, the slices are taken from the operands of the differences.
 // CHECK-LABEL: func.func private @shared(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: tensor<3x1x2xf32>, %[[Y:[a-z0-9]+]]: tensor<1x3x2xf32>)
 // CHECK:         %[[D:.*]] = "jaxpr.sub"(%[[X]], %[[Y]])
@@ -64,7 +64,7 @@ func.func private @shared(%x: tensor<3x1x2xf32>, %y: tensor<1x3x2xf32>) -> (tens
   return %2, %0 : tensor<3x3xf32>, tensor<3x3x2xf32>
 }
 
-// What is left of a sum are two elements, and what is summed up is made of smaller arrays: it is the sums of slices of one of them each.
+// The last dimension has two elements, and the operand is computed from smaller arrays: the sum becomes one sum of a slice for each of the two elements.
 // KEPT-REMARK: remark: [jaxpr-unroll-reductions] 'jaxpr.reduce_sum' over (1,) for each of the last elements
 // KEPT-LABEL: func.func private @forces(
 // KEPT:         %[[F:.*]] = "jaxpr.mul"({{.*}}) : (tensor<3x3x2xf32>, tensor<3x3x2xf32>)
@@ -75,7 +75,7 @@ func.func private @shared(%x: tensor<3x1x2xf32>, %y: tensor<1x3x2xf32>) -> (tens
 // KEPT:         "jaxpr.reduce_sum"(%[[X0]]) {axes = array<i64: 1>} : (tensor<3x3xf32>) -> tensor<3xf32>
 // KEPT:         "jaxpr.reduce_sum"(%[[X1]]) {axes = array<i64: 1>} : (tensor<3x3xf32>) -> tensor<3xf32>
 // KEPT:         %[[S:.*]] = "jaxpr.concatenate"({{.*}}) {dimension = 1 : i64} : (tensor<3x1xf32>, tensor<3x1xf32>) -> tensor<3x2xf32>
-// Of an array that is stored it stays one sum.
+// A sum of a stored array stays one sum.
 // KEPT:         %[[W:.*]] = "jaxpr.reduce_sum"
 // KEPT:         return %[[S]], %[[W]]
 
@@ -92,7 +92,7 @@ func.func private @forces(%x: tensor<3x1x2xf32>, %y: tensor<1x3x2xf32>, %w: tens
   return %3, %4 : tensor<3x2xf32>, tensor<3xf32>
 }
 
-// Slices are of the sum of padded arrays, not of these; and several functions of what has rows behind the axis stay one sum.
+// Slices are taken from the sum of padded arrays, not from the padded arrays. If several functions are applied to an array with rows behind the axis, the sum stays.
 // CHECK-LABEL: func.func private @padded(
 // CHECK:         %[[P:.*]] = "jaxpr.pad"
 // CHECK:         %[[S:.*]] = "jaxpr.add_any"(%[[P]], %{{.*}}) : (tensor<3x2xf32>, tensor<3x2xf32>)

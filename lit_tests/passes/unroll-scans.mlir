@@ -1,4 +1,4 @@
-// Short loops do several iterations in one, on devices that wait for the kernels of each.
+// Short loops do several iterations in one, on devices that wait for the kernels of each iteration.
 
 // RUN: jaxmlir-opt --target=cuda --jaxpr-unroll-scans %s -o %t
 // RUN: FileCheck %s < %t
@@ -13,7 +13,7 @@
 // REMARK: unroll-scans.mlir:[[# @LINE + 15]]:10: remark: [jaxpr-unroll-scans] unrolled: 7 iterations of 2 ops in one
 // REMARK-NOT: remark
 
-// The loop is all in one; the user's own stays, and a loop of loops waits for those.
+// This loop is unrolled completely; a loop with the user's own unroll factor stays, and a loop of loops waits for the inner loops.
 // CHECK-LABEL: func.func public @main
 // CHECK:         "jaxpr.scan"({{.*}}) {jaxpr = @step, length = 7 : i64, num_carry = 1 : i64, unroll = 7 : i64}
 // CHECK:         "jaxpr.scan"({{.*}}) {jaxpr = @step, length = 7 : i64, num_carry = 1 : i64, unroll = 2 : i64}

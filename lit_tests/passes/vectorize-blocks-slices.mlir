@@ -1,4 +1,4 @@
-// Slices of another place in each block are one gather of the batch: of tanh(w x[i])[label[i]], where the labels are numbers.
+// Slices at different places in each block become one gather of the batch: tanh(w x[i])[label[i]], where the labels are numbers.
 
 // RUN: jaxmlir-opt --jaxpr-vectorize-blocks='min-gain=0 stacked=1000' %s -o %t
 // RUN: FileCheck %s < %t

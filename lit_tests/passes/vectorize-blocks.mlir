@@ -1,4 +1,4 @@
-// The same done to several things one after another is done to a batch.
+// Blocks of the same ops on different values, one after another, become one block on a batch.
 
 // RUN: jaxmlir-opt --jaxpr-vectorize-blocks %s -o %t
 // RUN: FileCheck %s < %t
@@ -13,8 +13,8 @@
 // RUN: jaxmlir-run %t --entry images --args '[[[1.0], [2.0], [3.0]], [[10.0], [20.0], [30.0]], [[0.0], [1.0], [0.0]]], [[[1.0]], [[10.0]]], 0.5' | FileCheck %s --check-prefix=IMAGES
 // RUN: jaxmlir-opt --jaxpr-vectorize-blocks --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// Three examples, by the same matrix, added up. The additions to the total need one another, and
-// stay; what is added is summed up at once.
+// Three examples are multiplied by the same matrix and added up. The additions to the total depend on
+// one another, and stay; the added values are summed at once.
 // CHECK-LABEL: func.func public @main
 // CHECK-SAME:    (%[[W:.*]]: tensor<2x2xf32>, %[[B:.*]]: tensor<2xf32>, %[[ROWS:.*]]: tensor<3x2xf32>, %[[START:.*]]: tensor<f32>)
 // CHECK:         %[[P:.*]] = "jaxpr.dot_general"(%[[W]], %[[ROWS]]) {{.*}} -> tensor<2x3xf32>
@@ -52,7 +52,7 @@ func.func public @main(%w: tensor<2x2xf32>, %b: tensor<2xf32>, %rows: tensor<3x2
   return %t2 : tensor<f32>
 }
 
-// Images that the same kernel convolves are a batch of images.
+// Images that are convolved with the same kernel become a batch of images.
 // CHECK-LABEL: func.func public @images
 // CHECK:         "jaxpr.conv_general_dilated"({{.*}} : (tensor<3x3x1xf32>, tensor<2x1x1xf32>) -> tensor<3x2x1xf32>
 // CHECK-NOT:     "jaxpr.conv_general_dilated"

@@ -1,4 +1,4 @@
-// Reverse mode: linearization (@f.fwd), and the transpose of its linear function (@f.bwd).
+// Reverse mode: the linearization (@f.fwd), and the transpose of its linear function (@f.bwd).
 //
 //   f(x, y, n) = (sin(x) y, n + n)    ct -> (cos(x) y ct, sin(x) ct)
 

@@ -1,11 +1,11 @@
-// Batching: only what depends on a batched argument is batched, and a scan stays one scan.
+// Batching: only values that depend on a batched argument are batched, and a scan stays one scan.
 
 // RUN: jaxmlir-opt --jaxpr-vmap='axis-size=2 in-axes=0,-1 out-axes=0,-1' %s -o %t
 // RUN: FileCheck %s < %t
 // RUN: jaxmlir-run %t --entry=f.vmap --args '[0.0, 1.0], [1.0, 2.0, 3.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: not jaxmlir-opt --jaxpr-vmap='axis-size=2 out-axes=-1,0' %s 2>&1 | FileCheck %s --check-prefix=NONE
 
-// The running sum is batched, the rows it adds are not; exp has no batched operand.
+// The running sum is batched, but the rows that it adds are not; exp has no batched operand.
 // CHECK:      func.func private @f.vmap(%[[X:.*]]: tensor<2xf32>, %[[ROWS:.*]]: tensor<3xf32>) -> (tensor<2xf32>, tensor<3xf32>)
 // CHECK-NEXT:   %[[EXP:.*]] = "jaxpr.exp"(%[[ROWS]]) : (tensor<3xf32>) -> tensor<3xf32>
 // CHECK-NEXT:   %[[SUM:.*]] = "jaxpr.scan"(%[[X]], %[[ROWS]]) {jaxpr = @[[BODY:.*]], length = 3 : i64, num_carry = 1 : i64} : (tensor<2xf32>, tensor<3xf32>) -> tensor<2xf32>

@@ -1,4 +1,4 @@
-// A loop whose number of iterations is not known before it runs: forward mode and batching.
+// A loop with an unknown number of iterations: forward mode and batching.
 //
 //   f(a, x) = a^k x, the first that is not below 10
 
@@ -13,7 +13,7 @@
 // RUN: FileCheck %s --check-prefix=VMAP < %t.vmap
 // RUN: jaxmlir-run %t.vmap --entry=f.vmap --args '2.0, [3.0, 1.0, 20.0]' | FileCheck %s --check-prefix=VMAP-EXEC
 
-// Tangents are carried; the condition has no use for them.
+// Tangents are carried; the condition does not use them.
 // JVP:      func.func private @f.jvp(%[[A:.*]]: tensor<f32>, %[[X:.*]]: tensor<f32>, %[[DA:.*]]: tensor<f32>, %[[DX:.*]]: tensor<f32>)
 // JVP-NEXT:   %[[OUT:.*]]:2 = "jaxpr.while"(%[[A]], %[[DA]], %[[X]], %[[DX]]) {body_jaxpr = @body.jvp, body_nconsts = 2 : i64, cond_jaxpr = @below.jvp}
 // JVP-NEXT:   return %[[OUT]]#0, %[[OUT]]#1
@@ -24,7 +24,7 @@
 // JVP-EXEC:      result[0]: f32[] = 12.0
 // JVP-EXEC-NEXT: result[1]: f32[] = 4.0
 
-// What the linear function needs of each iteration it computes by running the loop again.
+// The linear function runs the loop again to compute the residuals of each iteration.
 // LIN:      func.func private @f.fwd(%[[A:.*]]: tensor<f32>, %[[X:.*]]: tensor<f32>)
 // LIN-NEXT:   %[[OUT:.*]] = "jaxpr.while"(%[[A]], %[[X]]) {body_jaxpr = @body, {{.*}}cond_jaxpr = @below}
 // LIN-NEXT:   return %[[OUT]], %[[A]], %[[X]]
@@ -37,7 +37,7 @@
 
 // VJP: while.mlir:[[#]]:{{.*}}: error: 'jaxpr.while' op cannot be transposed: ValueError: Reverse-mode differentiation does not work for lax.while_loop
 
-// The loop goes on until all elements are done; those that are keep their value. a is not batched.
+// The loop runs until all elements are done; elements that are done keep their value. a is not batched.
 // VMAP:      func.func private @f.vmap(%[[A:.*]]: tensor<f32>, %[[X:.*]]: tensor<3xf32>) -> tensor<3xf32>
 // VMAP-NEXT:   "jaxpr.while"(%[[A]], %[[X]]) {body_jaxpr = @body.vmap, body_nconsts = 1 : i64, cond_jaxpr = @below.vmap}
 // VMAP:      func.func private @below.vmap(%{{.*}}: tensor<3xf32>) -> tensor<3xi1>

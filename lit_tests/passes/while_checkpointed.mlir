@@ -1,5 +1,5 @@
-// Reverse mode through a loop whose trip count is known only when it runs: an error, unless one says
-// how many of its states may be kept.
+// Reverse mode through a loop with a trip count that is known only at run time is an error, unless an
+// option says how many states of the loop may be stored.
 //
 //   f(x, n) = x^(2^n), by n squarings        f' = 2^n x^(2^n - 1)        f'' = (2^n - 1) f' / x
 
@@ -13,23 +13,23 @@
 
 // ERROR: error: 'jaxpr.while' op cannot be transposed{{.*}}while=checkpointed checkpoints=N
 
-// The loop is what it was; derivatives read how many states they may keep.
+// The loop itself does not change; its derivatives read how many states may be stored.
 // MARK:      func.func public @f(
 // MARK-NEXT:   %[[ZERO:.*]] = "jaxpr.constant"()
 // MARK-NEXT:   %[[Y:.*]]:2 = "jaxpr.checkpointed_while"(%{{.*}}, %{{.*}}, %[[ZERO]]) {body_jaxpr = @body, checkpoints = 2 : i64, cond_jaxpr = @cond, cond_nconsts = 1 : i64} : (tensor<i32>, tensor<f32>, tensor<i32>) -> (tensor<f32>, tensor<i32>)
 
-// The pullback of the loop's body, a mere multiplication by 2x. The counter has no cotangent.
+// The pullback of the loop's body is just a multiplication by 2x. The counter has no cotangent.
 // CHECK:      func.func private @body.bwd(%[[S:.*]]: tensor<f32>, %{{.*}}: tensor<i32>, %[[CT:.*]]: tensor<f32>) -> tensor<f32>
 // CHECK-NEXT:   %[[A:.*]] = "jaxpr.mul"(%[[S]], %[[CT]])
 // CHECK-NEXT:   %[[B:.*]] = "jaxpr.mul"(%[[CT]], %[[S]])
 // CHECK-NEXT:   %[[SUM:.*]] = "jaxpr.add_any"(%[[A]], %[[B]])
 // CHECK-NEXT:   return %[[SUM]]
 
-// Forwards the loop records its states: two, and a row for the one that it works on.
+// The forward loop records its states: two states, and one row for the current state.
 // CHECK:      func.func private @f.fwd(%[[X:.*]]: tensor<f32>, %[[N:.*]]: tensor<i32>)
 // CHECK:        "jaxpr.checkpointed_while"(%[[N]], %[[X]], %{{.*}}) {body_jaxpr = @body.fwd, {{.*}}record = true{{.*}} -> (tensor<f32>, tensor<i32>, tensor<3xf32>, tensor<3xi32>, tensor<3xi32>, tensor<3xi32>, tensor<i32>)
 
-// Backwards they are visited by a sweep, whose steps are the pullback.
+// The backward loop visits the states in a sweep, whose steps are the pullback.
 // CHECK:      func.func private @f.bwd(
 // CHECK:        %[[DX:.*]] = "jaxpr.reverse_sweep"({{.*}}) {advance_jaxpr = @body.fwd, cond_jaxpr = @cond, cond_nconsts = 1 : i64, step_jaxpr = @body.bwd}
 // CHECK-NEXT:   return %[[DX]]
@@ -37,12 +37,12 @@
 // GRAD: result: f32[] = 1024.0
 // SECOND: result: f32[] = 3584.0
 
-// Of the six states 2, 4, 16, 256, 65536 and 2^32 the first, the fourth and the last are there. That is
-// best: to reverse six steps with two checkpoints takes the least when three follow the second.
+// Of the six states 2, 4, 16, 256, 65536 and 2^32, the first, the fourth and the last are stored. This
+// choice is best: reversing six steps with two checkpoints is cheapest if three steps follow the second.
 // FWD: result[3]: f32[3] = [2.0, 256.0, 4.2949673e+09]
 // FWD: result[6]: i32[3] = [0, 3, 5]
 
-// One loop for the batch, and each element as often as it takes.
+// One loop serves the batch, and each element takes as many iterations as it needs.
 // BATCH: result: f32[3] = [1.0, 1024.0, 6.0]
 func.func public @f(%x: tensor<f32>, %n: tensor<i32>) -> tensor<f32> {
   %zero = "jaxpr.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>

@@ -1,6 +1,6 @@
 // RUN: not jaxmlir-opt --split-input-file --jaxpr-raise-stablehlo %s 2>&1 | FileCheck %s
 
-// What has no counterpart is said with its op and place.
+// An op without a counterpart is an error that names the op and its location.
 
 // CHECK: errors.mlir:{{[0-9]+}}:8: error: 'other.op' op: there is no op of the dialect for it; expected ops of StableHLO, CHLO and func
 // CHECK: errors.mlir:{{[0-9]+}}:8: error: 'stablehlo.dynamic_iota' op: its sizes are computed when the program runs; expected a constant, or sizes of arguments

@@ -5,8 +5,8 @@
 // RUN: jaxmlir-opt --jaxpr-raise-loops --jaxpr-grad %t -o %t.grad
 // RUN: jaxmlir-run %t.grad --entry=main.grad --args '3.0' | FileCheck %s --check-prefix=GRAD
 
-// Regions become functions. What every iteration hands on is a constant of the loop, and constants
-// around it are written again inside, so that it is known how often the loop runs: x ** 4.
+// Regions become functions. A value that every iteration passes on unchanged is a loop-invariant constant.
+// Constants from outside are written again inside, so that the trip count is known: x ** 4.
 
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<f32>) -> tensor<f32>
 // CHECK:        "jaxpr.while"(%[[X]], {{.*}}) {body_jaxpr = @body, body_nconsts = 1 : i64, cond_jaxpr = @cond}

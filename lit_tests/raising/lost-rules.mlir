@@ -1,6 +1,6 @@
 // RUN: jaxmlir-opt --jaxpr-raise-stablehlo --remarks=all %s -o /dev/null 2>&1 | FileCheck %s
 
-// Of each remark the place and what the derivative is there.
+// Each remark has the location, and the value of the derivative there.
 
 func.func @f(%x: tensor<4xf32>, %p: tensor<4xi1>) -> (tensor<4xf32>, tensor<f32>, tensor<4xf32>, tensor<4xf32>) {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>
@@ -14,7 +14,7 @@ func.func @f(%x: tensor<4xf32>, %p: tensor<4xi1>) -> (tensor<4xf32>, tensor<f32>
   %5 = stablehlo.log %x : tensor<4xf32>
   // CHECK: lost-rules.mlir:{{[0-9]+}}:8: remark: [jaxpr-raise-stablehlo] its derivative is NaN where 'jaxpr.log', an operand of it, is not taken and its operand is 0
   %6 = stablehlo.select %p, %5, %0 : tensor<4xi1>, tensor<4xf32>
-  // What is guarded itself has a derivative everywhere.
+  // An op whose operand is guarded has a derivative everywhere.
   // CHECK-NOT: remark
   %one = stablehlo.constant dense<1.0> : tensor<4xf32>
   %7 = stablehlo.select %p, %x, %one : tensor<4xi1>, tensor<4xf32>

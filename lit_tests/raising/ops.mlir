@@ -3,7 +3,7 @@
 // RUN: jaxmlir-run %t --args '[[1.0, -2.0], [3.0, 4.0]], 2' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %t | FileCheck %s --check-prefix=BACK
 
-// Ops become ops, known reductions their primitives, callees stay functions, names stay.
+// Ops become ops, known reductions become their primitives, callees stay functions, and names stay.
 
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<2x2xf32>, %[[N:.*]]: tensor<i32>) -> tensor<2xf32>
 // CHECK:        %[[POSITIVE:.*]] = "jaxpr.jit"(%[[X]]) {jaxpr = @positive, name = "positive"}

@@ -1,4 +1,4 @@
-// A manual computation is a shard_map, and its collectives name axes of the mesh.
+// A manual computation becomes a shard_map, and its collectives name the axes of the mesh.
 // RUN: jaxmlir-opt %s --pass-pipeline='builtin.module(jaxpr-raise-stablehlo)' | FileCheck %s
 // RUN: jaxmlir-translate --stablehlo-to-jaxpr %s | jaxmlir-run --args '[0,1,2,3,4,5,6,7]' | FileCheck --check-prefix=EXEC %s
 

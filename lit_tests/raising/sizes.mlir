@@ -4,8 +4,8 @@
 // RUN: jaxmlir-opt --jaxpr-grad %t -o %t.grad
 // RUN: jaxmlir-run %t.grad --entry=main.grad --args '[1.0, 2.0, 3.0]' | FileCheck %s --check-prefix=GRAD
 
-// Sizes that are not numbers are symbolic dimensions. A loop over one is a scan: here, the product
-// of all elements, times their number.
+// Sizes that are not numbers become symbolic dimensions. A loop over such a size becomes a scan: here,
+// the product of all elements, times the number of elements.
 
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<?xf32, {shape = "d0_0"}>) -> tensor<f32>
 // CHECK:        "jaxpr.dim_as_value"() {dim = {dim = "d0_0"}}

@@ -2,8 +2,8 @@
 // RUN: FileCheck %s < %t
 // RUN: jaxmlir-run %t --args '[[1.0, 3.0], [2.0, 2.0]], [1.0, 2.0]' | FileCheck %s --check-prefix=EXEC
 
-// Functions of tuples become functions of their elements. What an op broadcasts by itself keeps its
-// rank only, also where the module repeats it to the whole shape.
+// Functions of tuples become functions of the tuples' elements. An operand that the op broadcasts itself
+// keeps only its rank, even if the module repeats it to the full shape.
 
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<2x2xf32>, %[[SCALE:.*]]: tensor<2xf32>) -> (tensor<2x2xf32>, tensor<2xf32>)
 // CHECK:        %[[MAX:.*]] = "jaxpr.reduce_max"(%[[X]]) {axes = array<i64: 1>}

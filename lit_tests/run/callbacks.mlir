@@ -1,4 +1,4 @@
-// A call of a Python function of another process would end this one.
+// A call of a Python function of another process would end this process.
 
 // RUN: not jaxmlir-run %s --args 1.0 2>&1 | FileCheck %s
 

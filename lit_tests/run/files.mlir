@@ -8,7 +8,7 @@
 // RUN: not jaxmlir-run %s --input %s 2>&1 | FileCheck %s --check-prefix=KIND
 // RUN: not jaxmlir-run %s --input %t.npy --input %t.npz -o %t.out.npy 2>&1 | FileCheck %s --check-prefix=NPY
 
-// What is saved can be given back.
+// Saved results can be used as inputs.
 
 // CHECK:      result[0]: f32[2] = [0.1, -0.0]
 // CHECK-NEXT: result[1]: f32[2] = [1.0, 2.0]

@@ -1,4 +1,4 @@
-// What XLA does not compile, be it a dialect or a call, is an error, and no traceback.
+// A dialect or a call that XLA does not compile is an error, without a traceback.
 
 // RUN: not jaxmlir-run %s --entry=dialect --args 1 2>&1 | FileCheck %s
 // RUN: jaxmlir-opt --pass-pipeline='builtin.module(symbol-privatize{exclude=call},symbol-dce)' %s | not jaxmlir-run --args 1 2>&1 | FileCheck %s --check-prefix=CALL

@@ -1,4 +1,4 @@
-// The function to run may have any name, be called by others, and stand beside a mesh.
+// The entry function may have any name, may be called by other functions, and may stand beside a mesh.
 
 // RUN: jaxmlir-run %s --entry=sine --args '[0, 1]' | FileCheck %s --check-prefix=SINE
 // RUN: jaxmlir-run %s --entry=main --args '[0, 1]' | FileCheck %s --check-prefix=MAIN

@@ -1,4 +1,4 @@
-// A program of symbolic shapes runs at the sizes of its arguments.
+// A program with symbolic shapes runs at the sizes of its arguments.
 
 // RUN: jaxmlir-run %s --args '[[1, 2, 3], [4, 5, 6]]' | FileCheck %s
 // RUN: not jaxmlir-run %s --random-args 2>&1 | FileCheck %s --check-prefix=RANDOM

@@ -1,4 +1,4 @@
-// The tools need not know the classes of pytree nodes; a missing one is passed on.
+// The tools need not know the classes of pytree nodes; an unknown class is passed on.
 
 // RUN: jaxmlir-opt %s --jaxpr-verify --jaxpr-jvp | FileCheck %s
 // RUN: jaxmlir-run %s --args '1.0, 2.0' | FileCheck %s --check-prefix=EXEC

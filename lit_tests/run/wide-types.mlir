@@ -1,5 +1,5 @@
-// 64-bit types are those of the module: nobody needs to set jax_enable_x64, to differentiate it,
-// lower it or run it.
+// 64-bit types are taken from the module: users need not set jax_enable_x64 to differentiate, lower
+// or run it.
 
 // RUN: jaxmlir-run %s --args '[0.5, 1.0000000009313226, 0.25]' | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-grad=value=true %s | jaxmlir-run --entry=f.grad --args '[0.5, 1.0000000009313226, 0.25]' | FileCheck %s --check-prefix=GRAD

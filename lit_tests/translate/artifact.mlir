@@ -1,4 +1,4 @@
-// An artifact is one file with a program and its constants.  Every tool reads it.
+// An artifact is one file with a program and its constants. Every tool reads it.
 //
 // RUN: jaxmlir-translate --emit-artifact %s -o %t.jaxmlir
 // RUN: jaxmlir-opt %t.jaxmlir | FileCheck %s --check-prefix=OPT

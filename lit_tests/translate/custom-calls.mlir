@@ -4,7 +4,7 @@
 // RUN: jaxmlir-translate --to-jaxpr --allow-custom-calls=my_function %t.jaxmlir | FileCheck %s --check-prefix=JAXPR
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo --allow-custom-calls my_function %t.jaxmlir | FileCheck %s --check-prefix=HLO
 
-// What an artifact reaches beyond XLA has to be allowed.
+// Calls of an artifact to code outside XLA have to be allowed.
 
 // REFUSED: error: 'jaxpr.ffi_call' op: 'my_function' is not part of XLA
 // HLO: stablehlo.custom_call @my_function(%{{.*}})

@@ -1,4 +1,4 @@
-// What is translated is verified first, as what is optimized or run.
+// A translated module is verified first, like a module that is optimized or run.
 
 // RUN: not jaxmlir-translate --to-stablehlo %s 2>&1 | FileCheck %s
 // RUN: not jaxmlir-translate --to-jaxpr %s 2>&1 | FileCheck %s

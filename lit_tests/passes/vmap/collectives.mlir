@@ -1,6 +1,6 @@
 // Collectives over the axis that is batched become operations along the batch dimension.
 //
-//   x = 1, 2:  their sum, the place of each, and the x of all
+//   x = 1, 2:  the sum, the index of each, and the x of all
 
 // RUN: jaxmlir-opt --jaxpr-vmap='axis-size=2 axis-name=i out-axes=-1,0,0' %s -o %t
 // RUN: FileCheck %s < %t

@@ -1,5 +1,5 @@
-// A product with one batched operand is one larger product; with two, the batch dimension is a batch
-// dimension of the product.
+// A product with one batched operand is one larger product. With two batched operands, the batch
+// dimension becomes a batch dimension of the product.
 //
 //   [[1, 2], [3, 4]] and [[0, 1], [1, 0]] times [1, 2], then the dot product with [1, 10] and [2, 20]
 

@@ -1,6 +1,6 @@
-// The batch becomes part of the images'; with one kernel for all there is one convolution.
+// The batch is merged with the images' batch dimension; with a shared kernel, it is one convolution.
 //
-//   [1, 2, 3] and [4, 5, 6], slid over by [1, 10]
+//   [1, 2, 3] and [4, 5, 6], convolved with [1, 10]
 
 // RUN: jaxmlir-opt --jaxpr-vmap='axis-size=2 in-axes=0,-1' %s -o %t
 // RUN: FileCheck %s < %t

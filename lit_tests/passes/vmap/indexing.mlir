@@ -1,4 +1,4 @@
-// Slices at batched places are gathered; a gather and a scatter get batch dimensions of their own.
+// Slices at batched indices become a gather; a gather and a scatter get batch dimensions of their own.
 //
 //   x = [1, 2, 3]:  x[i : i + 2] for i = 0, 1;   x[0] = 10, x[2] = 20
 

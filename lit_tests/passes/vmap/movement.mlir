@@ -1,5 +1,5 @@
-// What moves data takes the batch dimension along, here from the last place; an operand that is not
-// batched is repeated only where it has to be, to be concatenated.
+// Data movement ops move the batch dimension too, here from the last place. An operand that is not
+// batched is repeated only where it has to be: for a concatenation.
 
 // RUN: jaxmlir-opt --jaxpr-vmap='axis-size=2 in-axes=2,-1' %s -o %t
 // RUN: FileCheck %s < %t

@@ -1,5 +1,5 @@
-// Random keys are batched like numbers: each draws what it draws alone.  The bits are those of
-// jax.random.bits for the seeds 0 and 1.
+// Random keys are batched like numbers: each key draws the same bits as it draws alone. These are
+// the bits of jax.random.bits for the seeds 0 and 1.
 
 // RUN: jaxmlir-opt --jaxpr-vmap=axis-size=2 %s -o %t
 // RUN: FileCheck %s < %t

@@ -1,4 +1,4 @@
-// Reductions and scans along an axis: the axis moves to make room for the batch dimension.
+// Reductions and cumulative ops along an axis: the axis moves to make room for the batch dimension.
 //
 //   max and running sum of [[1, 5], [4, 2]] and [[0, 3], [7, 6]] along rows
 

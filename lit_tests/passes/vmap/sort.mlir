@@ -1,4 +1,4 @@
-// Values that are sorted by batched keys are batched with them.
+// Values that are sorted by batched keys are batched with the keys.
 
 // RUN: jaxmlir-opt --jaxpr-vmap='axis-size=2 in-axes=0,-1' %s -o %t
 // RUN: FileCheck %s < %t
