@@ -340,10 +340,6 @@ class FunctionView:
         signatures = enumerate(self.signatures)
         return {i: s.effects for i, s in signatures if s.effects is not None}
 
-    def signature(self, index: int) -> Signature:
-        """The signature of an op."""
-        return self.signatures[index]
-
     def value(self, number: int) -> ir.Value:
         """The value with a number."""
         index = self.makers[number]

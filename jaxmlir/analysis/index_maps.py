@@ -274,6 +274,10 @@ def _leading(count: int) -> Callable[[MappedOp], IndexingMaps]:
     return make
 
 
+def _fft(op: MappedOp) -> IndexingMaps:
+    return _leading(len(op.get("fft_lengths")))(op)
+
+
 def _iota(op: MappedOp) -> IndexingMaps:
     (shape,) = op.results
     return IndexingMaps((), (_numbered(shape, [op.get("dimension")]),), sized=("shape", -1))
@@ -360,6 +364,7 @@ _OPS: dict[str, Callable[[MappedOp], IndexingMaps | None]] = {
     "rev": _along("dimensions"),
     "split": _along("axis"),
     **dict.fromkeys(("cholesky", "lu", "triangular_solve"), _leading(2)),
+    "fft": _fft,
     "iota": _iota,
     "concatenate": _concatenate,
     "pad": _pad,

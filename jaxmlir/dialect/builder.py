@@ -40,14 +40,14 @@ def overwrites(op: Any) -> bool:
 
 
 def window_sizes(numbers: Any, update: Sequence[int]) -> list[int]:
-    """The size, in the array, of the single window that a scatter writes.
+    """The size, in the array, of a window that a scatter writes.
 
     Args:
       numbers: the scatter's dimension numbers.
-      update: the shape of the scatter's updates.
+      update: the shape of the window in the scatter's updates.
     """
     sizes = list(update)
-    for axis in sorted(numbers.inserted_window_dims):
+    for axis in sorted((*numbers.inserted_window_dims, *numbers.operand_batching_dims)):
         sizes.insert(axis, 1)
     return sizes
 

@@ -30,13 +30,14 @@ ATTRIBUTES = frozenset(
 
 # The number of an op's rules, while it lacks them or they can be traced for further zeros.
 MARK = "jaxpr.untraced"
-_FOUND = ATTRIBUTES | {"jvp_error", "fwd_error", "bwd_error"}
+TRACED = ATTRIBUTES | {"jvp_error", "fwd_error", "bwd_error"}
+"""The attributes of an op whose rules were traced, or could not be."""
 
 
 def is_untraced(op: Any) -> bool:
     """Whether an op of :data:`jaxmlir.dialect.custom_rule_ops.OPS` lacks its rules."""
     attributes = op.attributes
-    return MARK in attributes and not any(name in attributes for name in _FOUND)
+    return MARK in attributes and not any(name in attributes for name in TRACED)
 
 
 def is_choosy(op: Any) -> bool:

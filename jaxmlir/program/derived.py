@@ -128,15 +128,7 @@ def derived_once(method: Method) -> Method:
         if cached is not None and cached.is_as_given():
             return cached.result
         known_rules = program.rule_tracing.is_read
-        try:
-            result = method(program, **bound)
-        except TransformError:
-            # A program that was batched without its rules may have too few batched values for the
-            # rules, once these are traced.
-            if not program.rule_tracing.reads_as_another:
-                raise
-            program.rule_tracing.looked_at()
-            result = method(program, **bound)
+        result = _derive(method, program, bound)
         programs = _programs(result)
         _keep_target(program, programs, bound, derived)
         if not all(isinstance(p, type(program)) for p in programs):
@@ -150,6 +142,19 @@ def derived_once(method: Method) -> Method:
         return result
 
     return derived  # type: ignore[return-value]
+
+
+def _derive(method: Callable[..., Any], program: Any, options: Mapping[str, Any]) -> Any:
+    """What a method gives of a program, if need be of the one that is read with its rules."""
+    try:
+        return method(program, **options)
+    except TransformError:
+        # A program that was batched without its rules may have too few batched values for the
+        # rules, once these are traced.
+        if not program.rule_tracing.reads_as_another:
+            raise
+        program.rule_tracing.looked_at()
+        return method(program, **options)
 
 
 def _keep_target(

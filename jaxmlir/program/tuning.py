@@ -196,14 +196,9 @@ class Trial:
             self._reference = None
             best = self._time(say)
         best.note = CHOSEN
-        for said_of_it in best.warned:
-            warning = (
-                said_of_it.message,
-                said_of_it.category,
-                said_of_it.filename,
-                said_of_it.lineno,
-            )
-            warnings.warn_explicit(*warning)
+        for warning in best.warned:
+            place = warning.filename, warning.lineno
+            warnings.warn_explicit(warning.message, warning.category, *place)
         if is_seen():
             print(f"tune {self._name}", *self.rows(), sep="\n  ", file=sys.stderr)
         return best.choice

@@ -230,14 +230,22 @@ class FunctionShape(tuple[Any, ...]):
         return cached
 
 
-def shape_of(function: func.FuncOp) -> tuple[FunctionShape, tuple[str, ...]]:
-    """The function without the symbols it refers to, and these in order."""
+def shape_of(
+    function: func.FuncOp, without: Collection[str] = ()
+) -> tuple[FunctionShape, tuple[str, ...]]:
+    """The function without the symbols it refers to, and these in order.
+
+    Args:
+      without: attributes of ops that are left out, with the symbols in them.
+    """
     numbers: dict[ir.Value, int] = {v: i for i, v in enumerate(function.arguments)}
     uses: list[str] = []
     ops = []
     for op, name, operands in ops_of(function):
         attributes = []
         for key, attr in op.attributes.items() if len(op.attributes) else ():
+            if key in without:
+                continue
             symbols = symbol_uses(attr)
             uses.extend(symbols)
             attributes.append((key, rename(attr, _BLANK) if symbols else attr))
@@ -253,6 +261,25 @@ def shape_of(function: func.FuncOp) -> tuple[FunctionShape, tuple[str, ...]]:
     )
     returns = tuple(numbers[v] for v in returned(function))
     return FunctionShape((own_attributes, tuple(ops), returns)), tuple(uses)
+
+
+def structure_of(
+    functions: Mapping[str, func.FuncOp], *symbols: str, without: Collection[str] = ()
+) -> tuple[Any, ...]:
+    """Functions with all that they refer to: equal for those of any program that differ in names.
+
+    Args:
+      without: attributes of ops that are left out, with the symbols in them.
+    """
+    numbers = {name: i for i, name in enumerate(symbols)}
+    shapes = []
+    for name in (pending := [*numbers]):
+        shape, uses = shape_of(functions[name], without)
+        unseen = [use for use in dict.fromkeys(uses) if use not in numbers]
+        numbers.update((use, len(numbers) + i) for i, use in enumerate(unseen))
+        pending += unseen
+        shapes.append((shape, tuple([numbers[use] for use in uses])))
+    return tuple(shapes)
 
 
 class _BlankNames(dict[str, str]):

@@ -253,11 +253,15 @@ def _greedy(by_column: Matrix, order: np.ndarray) -> np.ndarray:
     return np.array(colors)
 
 
+def _neighbours(pattern: Matrix) -> list[list[int]]:
+    """The other columns that the row of each column of a symmetric pattern has."""
+    indices, ends = pattern.indices.tolist(), itertools.pairwise(pattern.indptr.tolist())
+    return [[w for w in indices[a:b] if w != v] for v, (a, b) in enumerate(ends)]
+
+
 def _star(pattern: Matrix, order: np.ndarray) -> np.ndarray:
     """Greedy star colouring: no path of four vertices has two colours (GMP 2005, algorithm 4.1)."""
-    indptr, indices = pattern.indptr.tolist(), pattern.indices.tolist()
-    size = pattern.shape[0]
-    near = [[w for w in indices[indptr[v] : indptr[v + 1]] if w != v] for v in range(size)]
+    near, size = _neighbours(pattern), pattern.shape[0]
     colors = [-1] * size
     around: list[dict[int, int]] = [{} for _ in range(size)]
     for v in order.tolist():
@@ -362,11 +366,8 @@ def lattice_factors(apart: np.ndarray, count: int) -> Iterator[np.ndarray]:
 
 
 def _lattice_colors(grid: Shape, factors: np.ndarray, count: int) -> np.ndarray:
-    number = np.zeros((1,) * len(grid), np.int64)
-    for d, (size, factor) in enumerate(zip(grid, factors, strict=True)):
-        line = np.arange(size) * factor
-        number = number + line.reshape([-1 if i == d else 1 for i in range(len(grid))])
-    return (number % count).reshape(-1)
+    lines = zip(factors, np.indices(grid, sparse=True), strict=True)
+    return (sum(factor * index for factor, index in lines) % count).reshape(-1)
 
 
 def _is_valid(pattern: Matrix, colors: np.ndarray, count: int) -> bool:
@@ -392,9 +393,7 @@ class Substitution(NamedTuple):
 
 def _acyclic(pattern: Matrix, order: np.ndarray) -> np.ndarray:
     """The greedy acyclic colouring of the columns of a symmetric pattern."""
-    indptr, indices = pattern.indptr.tolist(), pattern.indices.tolist()
-    ends = itertools.pairwise(indptr)
-    near = [[w for w in indices[a:b] if w != v] for v, (a, b) in enumerate(ends)]
+    near = _neighbours(pattern)
     colors = [-1] * len(near)
     # The forest of each pair of colours, as the parents of a disjoint-set structure.
     forests: dict[tuple[int, int], dict[int, int]] = collections.defaultdict(dict)
@@ -424,7 +423,7 @@ def _substitution(pattern: Matrix, colors: np.ndarray, most: int) -> Substitutio
     Sources are numbered as in :class:`Coloring`.
     """
     size, of = pattern.shape[0], colors.tolist()
-    rows = np.repeat(np.arange(size), np.diff(pattern.indptr)).tolist()
+    rows = row_numbers(pattern).tolist()
     number = {place: i for i, place in enumerate(zip(rows, pattern.indices.tolist(), strict=True))}
     terms: list[list[tuple[int, int]]] = [[] for _ in number]
     near: dict[tuple[int, int], set[int]] = collections.defaultdict(set)

@@ -22,6 +22,7 @@ from jaxmlir.dialect.ir import scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ArgumentError, Diagnostic, TransformError
+from jaxmlir.interpret.interpreter import Frame
 from jaxmlir.passes.base import Pass
 from jaxmlir.sparse.index_sets import Columns, PatternTooDense, empty
 from jaxmlir.sparse.pattern import SparsityPattern
@@ -117,7 +118,7 @@ def _pattern(copy: Module, symbol: str, argnums: Sequence[int], *, symmetric: bo
     reasons: dict[Any, Diagnostic] = {}
     tracer = (SymbolicTracer if is_symbolic else Tracer)(copy, inputs, reasons)
     with jax.ensure_compile_time_eval():
-        results = tracer.enter(derivative, values)
+        results = tracer.enter(Frame(derivative, None), values)
     tangents = iter(results[len(out_shapes) :])
     parts = [next(tangents).rows if a else None for a in active_out]
     options: Any = {"symmetric": symmetric, "reasons": tuple(reasons.values())}

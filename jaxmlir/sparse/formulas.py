@@ -224,7 +224,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "not": lambda ranges, x: _booleans(x) and not x,
     "or": lambda ranges, x, y: _booleans(x, y) and (x or y),
     "rem": _remainder,
-    "select_n": lambda ranges, which, *cases: cases[_case(which)],
+    "select_n": lambda ranges, which, *cases: cases[min(max(_case(which), 0), len(cases) - 1)],
     "sub": lambda ranges, x, y: x.plus(y, -1),
 }
 

@@ -29,10 +29,8 @@ MOVES: dict[str, Evaluate] = {name: _of(move) for name, move in moves.MOVES.item
 
 def _iota(node: Node, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
     (aval,) = node.avals()
-    d = node.get("dimension")
-    sizes = [size if i == d else 1 for i, size in enumerate(aval.shape)]
-    line = np.arange(aval.shape[d]).astype(aval.dtype).reshape(sizes)
-    return [np.broadcast_to(line, aval.shape)]
+    line = np.indices(aval.shape, sparse=True)[node.get("dimension")]
+    return [np.broadcast_to(line.astype(aval.dtype), aval.shape)]
 
 
 def _convert(node: Node, operands: Sequence[np.ndarray]) -> list[np.ndarray] | None:

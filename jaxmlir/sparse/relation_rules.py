@@ -20,6 +20,7 @@ from jax.lax import GatherScatterMode
 from jaxmlir._compat import core
 from jaxmlir.analysis.index_maps import Dims, symbolic_maps_of
 from jaxmlir.dialect import op_signature
+from jaxmlir.dialect.builder import window_sizes
 from jaxmlir.dialect.ir import context
 from jaxmlir.dialect.ops import OPS, Trait, with_trait
 from jaxmlir.sparse.formulas import formula_of
@@ -332,12 +333,29 @@ _CARRIES = 3
 # --- windows at known places ----------------------------------------------------------------------
 
 
-def _places(x: Value) -> list[tuple[tuple[int, ...], list[AffineSum]]] | None:
-    """The starts of windows, as formulas, by position in the array of indices, if known."""
-    formula = formula_of(x)
+def _windows(
+    leaf: LeafOp, indices: Value, dims: Sequence[int], sizes: Sequence[Size]
+) -> list[tuple[tuple[int, ...], list[AffineSum]]] | None:
+    """The starts of windows in the first operand, as formulas, by position in the array of indices;
+    ``None`` where they are not known.
+
+    Args:
+      dims: the dimensions that the indices are of; windows begin at 0 along the others.
+      sizes: of a window.
+    """
+    formula = formula_of(indices)
     if formula is None or not formula.ndim:
         return None
-    return [(place, list(formula[place])) for place in np.ndindex(*formula.shape[:-1])]
+    shape, of_places = leaf.operands[0].shape, indices.shape[:-1]
+    windows = []
+    for place in np.ndindex(*formula.shape[:-1]):
+        starts: list[Any] = [AffineSum(0)] * len(shape)
+        for d, start in zip(dims, formula[place], strict=True):
+            starts[d] = _start(leaf, start, sizes[d], shape[d], of_places)
+        if None in starts:
+            return None
+        windows.append((place, starts))
+    return windows
 
 
 def _single_starts(
@@ -366,18 +384,13 @@ def _dynamic_slice(leaf: LeafOp) -> ResultPieces | None:
 def _gather(leaf: LeafOp) -> ResultPieces | None:
     x, indices = leaf.operands
     numbers, sizes = leaf.node.get("dimension_numbers"), leaf.node.get("slice_sizes")
-    places = _places(indices)
+    places = _windows(leaf, indices, numbers.start_index_map, sizes)
     if places is None or numbers.operand_batching_dims:
         return None
     (shape,), of_places = leaf.shapes, indices.shape[:-1]
     windows = [d for d in range(len(x.shape)) if d not in numbers.collapsed_slice_dims]
     pieces: list[Piece] = []
-    for place, row in places:
-        starts = [AffineSum(0)] * len(x.shape)
-        for d, start in zip(numbers.start_index_map, row, strict=True):
-            starts[d] = _start(leaf, start, sizes[d], x.shape[d], of_places)
-            if starts[d] is None:
-                return None
+    for place, starts in places:
         for piece in x.rows:
             batch: list[AffineSum] = []
             for i, size in zip(place, of_places, strict=True):
@@ -443,22 +456,16 @@ def _scatter(leaf: LeafOp, updates: Value) -> ResultPieces | None:
     if not leaf.name.startswith("scatter"):
         return None
     x, indices = leaf.operands[:2]
-    numbers, places = leaf.node.get("dimension_numbers"), _places(indices)
-    if places is None or numbers.operand_batching_dims:
-        return None
+    numbers = leaf.node.get("dimension_numbers")
     windows = numbers.update_window_dims
     window_dims = [d for d in range(len(x.shape)) if d not in numbers.inserted_window_dims]
-    sizes: list[Size] = [1] * len(x.shape)
-    for d, of_update in zip(window_dims, windows, strict=True):
-        sizes[d] = updates.shape[of_update]
+    sizes = window_sizes(numbers, [updates.shape[d] for d in windows])
+    places = _windows(leaf, indices, numbers.scatter_dims_to_operand_dims, sizes)
+    if places is None or numbers.operand_batching_dims:
+        return None
     outer = [d for d in range(len(updates.shape)) if d not in windows]
     pieces = list(x.rows or ())
-    for place, row in places:
-        starts = [AffineSum(0)] * len(x.shape)
-        for d, start in zip(numbers.scatter_dims_to_operand_dims, row, strict=True):
-            starts[d] = _start(leaf, start, sizes[d], x.shape[d], indices.shape[:-1])
-            if starts[d] is None:
-                return None
+    for place, starts in places:
         spans = list(zip(starts, sizes, x.shape, strict=True))
         if leaf.name == "scatter" and all(
             not s.terms and at_most(0, s.constant) and at_most(s.constant + n, have)
@@ -494,101 +501,82 @@ def _cumulative(leaf: LeafOp) -> ResultPieces:
     return [pieces]
 
 
+def _through_windows(
+    leaf: LeafOp,
+    pieces: Sequence[Piece],
+    first: int,
+    sizes: Sequence[Size],
+    dilations: tuple[str, str],
+    shape: Sequence[Size],
+    is_read: Sequence[bool] | None = None,
+) -> list[Piece] | None:
+    """The results that read the elements of pieces, place by place of their windows.
+
+    Args:
+      first: the first dimension that windows are along.
+      sizes: of a window.
+      dilations: the names of the attributes that tell the operand's and the window's dilation.
+      shape: of the result, along these dimensions.
+      is_read: which places of a window are read; by default all.
+    """
+    get, ones = leaf.node.get, (1,) * len(sizes)
+    strides, base, window = (get(name) or ones for name in ("window_strides", *dilations))
+    if not all(map(core.is_constant_dim, (*sizes, *window))) or math.prod(sizes) > _MOST_TAPS:
+        return None
+    lows = [low for low, _ in get("padding")]
+    lines = [[d * i for i in range(n)] for n, d in zip(sizes, window, strict=True)]
+    taps = list(itertools.compress(itertools.product(*lines), is_read or itertools.repeat(True)))
+    results = []
+    for piece, offsets in itertools.product(pieces, taps):
+        parts = [piece]
+        columns = zip(offsets, strides, lows, base, shape, strict=True)
+        for d, (offset, stride, low, spread, size) in enumerate(columns, first):
+            moved = []
+            for part in parts:
+                index = part.result[d].times(spread).plus(low - offset)
+                divided = _divided(_moved(part, d, index), d, stride)
+                if divided is None:
+                    return None
+                moved += [y for x in divided for y in x.where(x.result[d], 0, size)]
+            parts = moved
+        results += parts
+    return results
+
+
 def _pooling(leaf: LeafOp) -> ResultPieces | None:
-    node, (shape,) = leaf.node, leaf.shapes[:1]
-    windows, ones = node.get("window_dimensions"), (1,) * len(shape)
-    options = [
-        windows,
-        node.get("window_strides") or ones,
-        [low for low, _ in node.get("padding")],
-        node.get("base_dilation") or ones,
-        node.get("window_dilation") or ones,
-    ]
+    shape = leaf.shapes[0]
     if any(len(leaf.operands[i].shape) != len(shape) for i in leaf.depending):
         return None
-    taps = _taps([options[0], *options[4:]])
-    if taps is None:
-        return None
-    pieces = []
-    for piece in (piece for i in leaf.depending for piece in leaf.operands[i].rows):
-        for offsets in taps:
-            parts = _tapped(piece, range(len(shape)), offsets, *options[1:4], shape)
-            if parts is None:
-                return None
-            pieces += parts
-    return [pieces] * len(leaf.shapes)
-
-
-def _taps(options: Sequence[Sequence[Size]]) -> list[tuple[int, ...]] | None:
-    """The offsets of a window's elements; ``None`` if its sizes are symbolic or there are many."""
-    sizes, dilations = options
-    numbers = all(map(core.is_constant_dim, (*sizes, *dilations)))
-    if not numbers or math.prod(sizes) > _MOST_TAPS:
-        return None
-    lines = [[d * i for i in range(n)] for n, d in zip(sizes, dilations, strict=True)]
-    return list(itertools.product(*lines))
-
-
-def _tapped(
-    piece: Piece,
-    dims: Sequence[int],
-    offsets: Sequence[int],
-    strides: Sequence[int],
-    padding: Sequence[Size],
-    dilations: Sequence[int],
-    shape: Sequence[Size],
-) -> list[Piece] | None:
-    """The piece of results that read an element of ``piece`` at one offset in their windows."""
-    parts = [piece]
-    for d, offset, stride, low, base in zip(
-        dims, offsets, strides, padding, dilations, strict=True
-    ):
-        moved = []
-        for part in parts:
-            index = part.result[d].times(base).plus(low - offset)
-            divided = _divided(_moved(part, d, index), d, stride)
-            if divided is None:
-                return None
-            moved += [y for x in divided for y in x.where(x.result[d], 0, shape[d])]
-        parts = moved
-    return parts
+    pieces = [piece for i in leaf.depending for piece in leaf.operands[i].rows]
+    sizes, dilations = leaf.node.get("window_dimensions"), ("base_dilation", "window_dilation")
+    results = _through_windows(leaf, pieces, 0, sizes, dilations, shape)
+    return None if results is None else [results] * len(leaf.shapes)
 
 
 def _convolution(leaf: LeafOp) -> ResultPieces | None:
-    (image, kernel), node, (shape,) = leaf.operands, leaf.node, leaf.shapes
-    if kernel.rows is not None or node.get("batch_group_count", 1) != 1:
+    (image, kernel), get, (shape,) = leaf.operands, leaf.node.get, leaf.shapes
+    groups = get("batch_group_count", 1), get("feature_group_count", 1)
+    if kernel.rows is not None or groups != (1, 1):
         return None
-    if node.get("feature_group_count", 1) != 1:
-        return None
-    spec, ones = node.get("dimension_numbers"), (1,) * (len(shape) - 2)
-    lhs, rhs, out = spec.lhs_spec, spec.rhs_spec, spec.out_spec
-    sizes = [kernel.shape[d] for d in rhs[2:]]
-    taps = _taps([sizes, node.get("rhs_dilation") or ones])
-    if taps is None:
-        return None
+    lhs, rhs, out = get("dimension_numbers")
+    is_read = None
     if kernel.known is not None:
-        nonzero = (np.transpose(kernel.known(), rhs) != 0).any((0, 1)).reshape(-1)
-        taps = [tap for tap, is_read in zip(taps, nonzero, strict=True) if is_read]
-    padding = [low for low, _ in node.get("padding")]
-    dilations = node.get("lhs_dilation") or ones
-    options = node.get("window_strides"), padding, dilations
-    pieces = []
-    order = [0] * len(shape)
-    for i, d in enumerate(out):
-        order[d] = i
-    for piece in image.rows:
-        # Without the channels, which are mixed: only batch and spatial indices.
-        piece = piece._replace(result=tuple(piece.result[d] for d in (lhs[0], *lhs[2:])))
-        inner = [shape[d] for d in out[2:]]
-        for offsets in taps:
-            parts = _tapped(piece, range(1, len(shape) - 1), offsets, *options, [None, *inner])
-            if parts is None:
-                return None
-            for part in parts:
-                part, feature = part.fresh(shape[out[1]])
-                indices = (part.result[0], feature, *part.result[1:])
-                pieces.append(part._replace(result=tuple(indices[i] for i in order)))
-    return [pieces]
+        is_read = (np.transpose(kernel.known(), rhs) != 0).any((0, 1)).reshape(-1).tolist()
+    # Without the channels, which are mixed: only batch and spatial indices.
+    order = (lhs[0], *lhs[2:])
+    pieces = [x._replace(result=tuple(x.result[d] for d in order)) for x in image.rows]
+    sizes, inner = [kernel.shape[d] for d in rhs[2:]], [shape[d] for d in out[2:]]
+    dilations = "lhs_dilation", "rhs_dilation"
+    parts = _through_windows(leaf, pieces, 1, sizes, dilations, inner, is_read)
+    if parts is None:
+        return None
+    results = []
+    for part in parts:
+        part, feature = part.fresh(shape[out[1]])
+        indices = (part.result[0], feature, *part.result[1:])
+        result = tuple(indices[out.index(d)] for d in range(len(shape)))
+        results.append(part._replace(result=result))
+    return [results]
 
 
 RelationRule = Callable[[LeafOp], "ResultPieces | None"]

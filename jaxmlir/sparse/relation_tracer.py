@@ -11,26 +11,26 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from jaxmlir._compat import core
-from jaxmlir.interpret.interpreter import Node, plan_of
+from jaxmlir.interpret.interpreter import Frame, Node
 from jaxmlir.sparse import formulas, relation_rules
 from jaxmlir.sparse.formulas import SymbolicArray
 from jaxmlir.sparse.relations import AffineSum, Arguments, Piece, Pieces, composed, united
 from jaxmlir.sparse.rules import LeafOp, Value
 from jaxmlir.sparse.tracer import Tracer
 
-_RUN = 400
-"""Scans of at most so many ops, all iterations together, are run iteration by iteration."""
 _GROWING = 3
 """After so many iterations, a carry that still grows is replaced by whole arguments."""
 
 
 class SymbolicTracer(Tracer):
     """Interprets functions of a program with symbolic shapes; the ``rows`` of values are pieces."""
+
+    unrolled: ClassVar[int] = 400
 
     def _sets(self, leaf: LeafOp) -> Any:
         return relation_rules.relations_of(leaf)
@@ -59,50 +59,37 @@ class SymbolicTracer(Tracer):
     ) -> list[Value]:
         return [Value(shape) for shape in shapes]
 
-    def _controlled(self, node: Node, operands: list[Value]) -> list[Value]:
-        if node.name == "jaxpr.cond":
-            return self._branched(node, operands)
-        if node.name == "jaxpr.while":
-            carried = len(operands) - len(node.results)
-            consts = operands[node.get("cond_nconsts", 0) : carried]
-            return self._iterated(node, node.get("body_jaxpr"), consts, operands[carried:], [])
-        return self._scanned(node, operands)
+    def _taken(self, which: Value, branches: Sequence[str]) -> Sequence[str]:
+        if which.known is None or isinstance(which.known, SymbolicArray):
+            return branches
+        return super()._taken(which, branches)
 
-    def _branched(self, node: Node, operands: list[Value]) -> list[Value]:
-        """The union of the results of all branches that may be taken."""
-        which, *arguments = operands
-        branches = node.get("branches")
-        if which.known is not None and not isinstance(which.known, SymbolicArray):
-            chosen = int(np.clip(which.known(), 0, len(branches) - 1))
-            return self.enter(branches[chosen], arguments)
-        results = [self.enter(branch, arguments) for branch in branches]
-        return [functools.reduce(_either, values) for values in zip(*results, strict=True)]
+    def _any_of(self, values: Sequence[Value]) -> Value:
+        return functools.reduce(_either, values)
 
-    def _scanned(self, node: Node, operands: list[Value]) -> list[Value]:
-        n, length, symbol = node.get("num_consts", 0), node.get("length"), node.get("jaxpr")
-        m = n + node.get("num_carry", 0)
-        consts, carry, arrays = operands[:n], operands[n:m], operands[m:]
-        shapes = [tuple(aval.shape) for aval in node.avals()[m - n :]]
-        if (
-            core.is_constant_dim(length)
-            and length * len(plan_of(self.program, symbol).nodes) <= _RUN
-        ):
-            parts: list[list[Piece]] = [[] for _ in shapes]
-            order = range(length)[::-1] if node.get("reverse", False) else range(length)
-            for i in order:
-                slices = [_slice(x, i, i + 1) for x in arrays]
-                results = self.enter(symbol, [*consts, *carry, *slices])
-                carry = results[: len(carry)]
-                for part, x in zip(parts, results[len(carry) :], strict=True):
-                    part += [p._replace(result=(AffineSum(i), *p.result)) for p in x.rows or ()]
-        else:
-            slices = [_slice(x, 0, length) for x in arrays]
-            carry = self._iterated(node, symbol, consts, carry, slices)
-            parts = self._stacked(symbol, [*consts, *carry], arrays, length)[len(carry) :]
-        stacked = [
-            Value(shape, united(part) or None) for shape, part in zip(shapes, parts, strict=True)
+    def slice(self, value: Value, index: int) -> Value:
+        return _slice(value, index, index + 1)
+
+    def stack_up(self, values: list[Value], aval: Any) -> Value:
+        pieces = [
+            piece._replace(result=(AffineSum(i), *piece.result))
+            for i, x in enumerate(values)
+            for piece in x.rows or ()
         ]
-        return [*carry, *stacked]
+        return Value(tuple(aval.shape), united(pieces) or None)
+
+    def _scan_as_relation(
+        self, node: Node, consts: list[Value], carry: list[Value], arrays: list[Value]
+    ) -> list[Value]:
+        length, symbol = node.get("length"), node.get("jaxpr")
+        slices = [_slice(x, 0, length) for x in arrays]
+        carry = self._carry_after(node, symbol, consts, carry, slices)
+        parts = self._stacked(symbol, [*consts, *carry], arrays, length)[len(carry) :]
+        shapes = [tuple(aval.shape) for aval in node.avals()[len(carry) :]]
+        return [
+            *carry,
+            *(Value(n, united(part) or None) for n, part in zip(shapes, parts, strict=True)),
+        ]
 
     def _stacked(
         self, symbol: str, fixed: list[Value], arrays: list[Value], length: Any
@@ -122,7 +109,7 @@ class SymbolicTracer(Tracer):
             for k, (x, shape) in enumerate(zip(arrays, shapes, strict=True))
         ]
         stacked: list[list[Piece]] = []
-        for x in inner.enter(symbol, [*fixed, *slices]):
+        for x in inner.enter(Frame(symbol, None), [*fixed, *slices]):
             stacked.append([])
             for piece in x.rows or ():
                 if piece.argument < num_args:
@@ -133,14 +120,18 @@ class SymbolicTracer(Tracer):
                         stacked[-1] += composed(piece, of_array)
         return stacked
 
-    def _iterated(
-        self, node: Node, symbol: str, consts: list[Value], carry: list[Value], slices: list[Value]
+    def _carry_after(
+        self,
+        node: Node,
+        symbol: str,
+        consts: Sequence[Value],
+        carry: Sequence[Value],
+        slices: Sequence[Value] = (),
     ) -> list[Value]:
-        """A loop's carry after any number of iterations."""
         carry = [x._replace(known=None) for x in carry]
         reached: list[set[int]] = [set() for _ in carry]
         for i in itertools.count():
-            results = self.enter(symbol, [*consts, *carry, *slices])
+            results = self.enter(Frame(symbol, node), [*consts, *carry, *slices])
             after = [_either(a, b) for a, b in zip(carry, results, strict=False)]
             grown = [
                 not arguments <= earlier if earlier else {*(a.rows or ())} != {*(b.rows or ())}

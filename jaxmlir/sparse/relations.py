@@ -360,10 +360,8 @@ def pairs_of(
     lengths = [max(0, high - low) for low, high in ranges]
     if math.prod(lengths) > MOST:
         raise PatternTooDense(f"its pattern has some {math.prod(lengths):,} elements")
-    lines = [
-        np.arange(low, low + n).reshape([-1 if i == d else 1 for i in range(len(ranges))])
-        for d, ((low, _), n) in enumerate(zip(ranges, lengths, strict=True))
-    ]
+    counts = zip(ranges, np.indices(lengths, sparse=True), strict=True)
+    lines = [low + index for (low, _), index in counts]
 
     def at(sum_: AffineSum) -> Any:
         constant = np.full((1,) * len(lines), int(evaluate(sum_.constant, sizes)))

@@ -30,6 +30,7 @@ from scipy import sparse
 from jaxmlir.analysis.index_maps import Dims, maps_of
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect import op_signature
+from jaxmlir.dialect.builder import window_sizes
 from jaxmlir.dialect.ir import context
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import OPS, Trait, with_trait
@@ -163,7 +164,9 @@ def _select(leaf: LeafOp) -> Sets | None:
     which, *cases = leaf.operands
     if which.known is None:
         return None
-    chosen = np.broadcast_to(np.asarray(which.known()).astype(int), leaf.shapes[0])
+    # What is out of range is the first or the last.
+    chosen = np.asarray(which.known()).astype(int).clip(0, len(cases) - 1)
+    chosen = np.broadcast_to(chosen, leaf.shapes[0])
     sets: Rows | None = None
     for i, case in enumerate(cases):
         if case.rows is not None:
@@ -281,10 +284,9 @@ def _last_places(leaf: LeafOp) -> list[np.ndarray] | None:
     if leaf.name == "gather":
         dims, sizes = numbers.start_index_map, node.get("slice_sizes")
     elif leaf.name.startswith("scatter"):
-        dims, window = numbers.scatter_dims_to_operand_dims, iter(numbers.update_window_dims)
-        single = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+        dims = numbers.scatter_dims_to_operand_dims
         update = leaf.operands[OPS[leaf.name].update].shape
-        sizes = [1 if d in single else update[next(window)] for d in range(have.size)]
+        sizes = window_sizes(numbers, [update[d] for d in numbers.update_window_dims])
     else:
         return None
     return [(have - sizes)[list(dims)]]
@@ -378,19 +380,15 @@ def _through_loops(
     """The sets of a result each of whose elements reads all operand elements that have the same
     index in the loops of both."""
     shared = [loop for loop in of_operand if loop is not None and loop in of_result]
-    sizes = {loop: x.shape[of_operand.index(loop)] for loop in shared}
+    sizes = [x.shape[of_operand.index(loop)] for loop in shared]
 
     def groups(dims: Dims, of: tuple[int, ...]) -> np.ndarray:
         """For each element of a value, the flat number of its indices in the shared loops."""
-        number = np.zeros((1,) * len(of), int)
-        for loop in shared:
-            d = dims.index(loop)
-            line = np.arange(sizes[loop]).reshape([-1 if i == d else 1 for i in range(len(of))])
-            number = number * sizes[loop] + line
-        return np.broadcast_to(number, of)
+        along = np.indices(of, sparse=True)
+        places = [along[dims.index(loop)] for loop in shared]
+        return np.broadcast_to(np.ravel_multi_index(places, sizes) if shared else 0, of)
 
-    total = math.prod(sizes.values())
-    rows = columns.grouped(x.rows, groups(of_operand, x.shape), total)
+    rows = columns.grouped(x.rows, groups(of_operand, x.shape), math.prod(sizes))
     return columns.take(rows, groups(of_result, shape))
 
 
@@ -411,14 +409,10 @@ def _dot_general(leaf: LeafOp) -> Sets | None:
     repeated = [x.shape[d] for d in free]
     if math.prod(repeated) * nonzero[0].size > _MOST_READS:
         return None
-    at = {
-        loop: n.reshape(-1, *(1,) * len(free)) for loop, n in zip(of_factor, nonzero, strict=True)
-    }
-    for k, d in enumerate(free):
-        line = np.arange(x.shape[d])
-        at[of_x[d]] = line.reshape([-1 if i == k + 1 else 1 for i in range(len(free) + 1)])
-    (shape,) = leaf.shapes
-    whole = (nonzero[0].size, *repeated)
+    (shape,), whole = leaf.shapes, (nonzero[0].size, *repeated)
+    number, *lines = np.indices(whole, sparse=True)
+    at = {loop: index[number] for loop, index in zip(of_factor, nonzero, strict=True)}
+    at |= {of_x[d]: line for d, line in zip(free, lines, strict=True)}
 
     def places(dims: Dims, of: tuple[int, ...]) -> np.ndarray:
         flat = np.ravel_multi_index([np.broadcast_to(at[d], whole) for d in dims], of) if of else 0
@@ -465,13 +459,6 @@ def _mixed(leaf: LeafOp, which: int, axis: int, i: np.ndarray, j: np.ndarray) ->
     numbers = np.moveaxis(numbers_of(x.shape), axis, -1).reshape(-1, x.shape[axis])
     op = reads(numbers[:, i], numbers[:, j], x.size, x.size)
     return [leaf.columns.through(op, x.rows)]
-
-
-def _last(leaf: LeafOp) -> Sets | None:
-    """The rule of Fourier transforms, which mix all but the leading (batch) dimensions."""
-    rank = len(leaf.operands[0].shape) - len(leaf.node.get("fft_lengths"))
-    dims = (*range(rank), *(None,) * (len(leaf.operands[0].shape) - rank))
-    return [_through_loops(leaf.columns, leaf.operands[0], dims, dims, leaf.shapes[0])]
 
 
 # --- windows --------------------------------------------------------------------------------------
@@ -556,12 +543,9 @@ def _convolution(leaf: LeafOp) -> Sets | None:
     features = shape[spec.out_spec[1]]
     sets: Rows | None = None
     if kernel.rows is not None:
-        of_feature = np.broadcast_to(
-            np.arange(features).reshape(_at(spec.rhs_spec[0], len(shape))), kernel.shape
-        )
+        of_feature = _indices_along(spec.rhs_spec[0], kernel.shape)
         rows = leaf.columns.grouped(kernel.rows, of_feature, features)
-        by_feature = np.arange(features).reshape(_at(spec.out_spec[1], len(shape)))
-        sets = leaf.columns.take(rows, np.broadcast_to(by_feature, shape))
+        sets = leaf.columns.take(rows, _indices_along(spec.out_spec[1], shape))
     if image.rows is not None:
         rows = _through_kernel(leaf, spec, groups)
         if rows is None:
@@ -570,8 +554,9 @@ def _convolution(leaf: LeafOp) -> Sets | None:
     return [sets]
 
 
-def _at(d: int, rank: int) -> list[int]:
-    return [-1 if i == d else 1 for i in range(rank)]
+def _indices_along(d: int, shape: tuple[int, ...]) -> np.ndarray:
+    """The index of each element of an array along a dimension."""
+    return np.broadcast_to(np.indices(shape, sparse=True)[d], shape)
 
 
 def _through_kernel(leaf: LeafOp, spec: Any, groups: int) -> Rows | None:
@@ -628,7 +613,6 @@ IDENTITIES = (
 _RULES: dict[str, SparsityRule] = {
     "conv_general_dilated": _convolution,
     "dot_general": _dot_general,
-    "fft": _last,
     "mul": _mul,
     "select_and_gather_add": _pooling,
     "select_and_scatter_add": _scattered_windows,

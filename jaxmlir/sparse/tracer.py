@@ -17,25 +17,25 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from jaxmlir._compat import core
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.ir import context
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import CALLEES, Trait, with_trait
 from jaxmlir.errors import Diagnostic
-from jaxmlir.interpret.interpreter import Node, plan_of
+from jaxmlir.interpret.interpreter import INTERPRETATIONS, Frame, Interpreter, Node, plan_of
 from jaxmlir.passes.remarks import remark
 from jaxmlir.sparse import bounds, rules
 from jaxmlir.sparse.index_sets import Columns, PatternTooDense, Rows, empty
 from jaxmlir.sparse.movement import VALUES
 from jaxmlir.sparse.rules import LeafOp, Value
+from jaxmlir.support.masks import split
 
-_UNROLLED = 4_000
-"""Scans of at most so many ops, all iterations together, are run iteration by iteration."""
 _CLOSURE = 20_000_000
 """Closures of at most so many elements are computed; larger ones are replaced by dense blocks."""
 _FEW_INPUTS = 4
@@ -47,7 +47,7 @@ _FEW = 64
 _NOT_RUN = with_trait(Trait.IMPURE) | with_trait(Trait.CUSTOM_CALL)
 
 
-class Tracer:
+class Tracer(Interpreter):
     """Interprets functions of a program.
 
     Args:
@@ -56,31 +56,27 @@ class Tracer:
 
     Attributes:
       reasons: by op, the remark that it made a set dense.
+      unrolled: scans of at most so many ops, all iterations together, are run.
     """
 
+    unrolled: ClassVar[int] = 4_000
+
     def __init__(self, program: Module, columns: Columns, reasons: dict[Any, Diagnostic]):
-        self.program: Module = program
+        super().__init__(program)
         self.columns: Columns = columns
         self.reasons: dict[Any, Diagnostic] = reasons
 
-    def enter(self, symbol: str, arguments: Sequence[Value]) -> list[Value]:
-        """The results of a function for some arguments."""
-        plan = plan_of(self.program, symbol)
-        values: list[Any] = [None] * plan.size
-        values[: len(arguments)] = arguments
-        for number, array in plan.constants:
-            values[number] = Value(np.shape(array), None, functools.partial(_as_numpy, array))
-        for node in plan.nodes:
-            results = self._op(node, [values[i] for i in node.operands])
-            for number, value in zip(node.results, results, strict=True):
-                values[number] = value
-        return [values[i] for i in plan.results]
+    def constant(self, array: Any) -> Value:
+        return Value(np.shape(array), None, functools.partial(_as_numpy, array))
 
-    def _op(self, node: Node, operands: list[Value]) -> list[Value]:
+    def _evaluate(self, node: Node, operands: list[Value]) -> list[Value]:
         if node.name in _CALLS:
-            return self.enter(node.get(_CALLS[node.name]), operands)
+            return self.enter(Frame(node.get(_CALLS[node.name]), node), operands)
         if node.name in _CONTROL:
-            return self._controlled(node, operands)
+            return getattr(self, _CONTROL[node.name])(node, operands)
+        return self.leaf(node, operands)
+
+    def leaf(self, node: Node, operands: list[Value]) -> list[Value]:
         shapes = [tuple(getattr(aval, "shape", ())) for aval in node.avals()]
         if all(x.rows is None for x in operands):
             return self._independent(node, operands, shapes)
@@ -101,10 +97,6 @@ class Tracer:
     def _all(self, leaf: LeafOp) -> Any:
         """The sets of results that depend on everything that any operand depends on."""
         return rules.dense(leaf)
-
-    def _controlled(self, node: Node, operands: list[Value]) -> list[Value]:
-        """The results of a loop or a conditional."""
-        return _CONTROL[node.name](self, node, operands)
 
     def _independent(
         self, node: Node, operands: list[Value], shapes: list[tuple[int, ...]]
@@ -173,6 +165,80 @@ class Tracer:
             self.reasons[node.op] = Diagnostic("remark", message, *position)
             remark(node.op, message)
 
+    # -- ops with functions --
+
+    def _cond(self, node: Node, operands: list[Value]) -> list[Value]:
+        """The union of the results of all branches that may be taken."""
+        which, *arguments = operands
+        taken = self._taken(which, node.get("branches"))
+        results = [self.enter(Frame(branch, node), arguments) for branch in taken]
+        if len(taken) == 1:
+            return results[0]
+        return list(map(self._any_of, zip(*results, strict=True)))
+
+    def _while(self, node: Node, operands: list[Value]) -> list[Value]:
+        carried = len(operands) - len(node.results)
+        consts = operands[node.get("cond_nconsts", 0) : carried]
+        return self._carry_after(node, node.get("body_jaxpr"), consts, operands[carried:])
+
+    def _scan(self, node: Node, operands: list[Value]) -> list[Value]:
+        length, ops = node.get("length"), plan_of(self.program, node.get("jaxpr")).nodes
+        if core.is_constant_dim(length) and 0 < length * len(ops) <= self.unrolled:
+            return INTERPRETATIONS[node.name](self, node, operands)
+        groups = split(operands, node.get("num_consts", 0), node.get("num_carry", 0))
+        return self._scan_as_relation(node, *groups)
+
+    def _taken(self, which: Value, branches: Sequence[str]) -> Sequence[str]:
+        """The branches that an index may mean."""
+        first, last = (int(np.clip(x, 0, len(branches) - 1)) for x in which.bounds())
+        return branches[first : last + 1]
+
+    def _any_of(self, values: Sequence[Value]) -> Value:
+        """What may be any of some values of a shape."""
+        rows = functools.reduce(self.columns.union, [x.rows for x in values])
+        return Value(values[0].shape, rows)
+
+    def slice(self, value: Value, index: int) -> Value:
+        known = None if value.known is None else lambda: value.known()[index]
+        part = Value(value.shape[1:], None, known)
+        if value.rows is None:
+            return part
+        rows = value.rows[index * part.size : (index + 1) * part.size]
+        return part._replace(rows=rows if rows.nnz else None)
+
+    def stack_up(self, values: list[Value], aval: Any) -> Value:
+        if any(x.rows is not None for x in values):
+            rows = self.columns.joined([_rows_of(x, self.columns) for x in values])
+            return Value(aval.shape, rows)
+        is_known = all(x.known is not None for x in values)
+        known = functools.partial(_stack_known, values) if is_known else None
+        return Value(aval.shape, None, known)
+
+    def _carry_after(
+        self, node: Node, symbol: str, consts: Sequence[Value], carry: Sequence[Value]
+    ) -> list[Value]:
+        """The carry of a loop after any number of iterations."""
+        return self.loop(symbol, consts, carry)[0]
+
+    def _scan_as_relation(
+        self, node: Node, consts: list[Value], carry: list[Value], arrays: list[Value]
+    ) -> list[Value]:
+        """A scan, of which an iteration is a relation."""
+        columns, length = self.columns, node.get("length")
+        slices = []
+        for x in arrays:
+            part, rows = Value(x.shape[1:]), None
+            if x.rows is not None and length:
+                rows = columns.grouped(x.rows, np.arange(x.size) % part.size, part.size)
+            slices.append(part._replace(rows=rows))
+        carry, relation = self.loop(node.get("jaxpr"), consts, carry, slices)
+        shapes = [tuple(aval.shape) for aval in node.avals()[len(carry) :]]
+        stacked = [
+            Value(shape, _stacked(columns, relation, rows, [*consts, *carry], arrays, length))
+            for shape, rows in zip(shapes, relation.rows[len(carry) :], strict=True)
+        ]
+        return [*carry, *stacked]
+
     # -- loops --
 
     def loop(
@@ -232,7 +298,7 @@ class Tracer:
             for x, d, start, size in zip(arguments, pattern, starts, sizes, strict=False)
         ]
         inner = Tracer(self.program, columns, self.reasons)
-        rows = [x.rows for x in inner.enter(symbol, values)]
+        rows = [x.rows for x in inner.enter(Frame(symbol, None), values)]
         try:
             rows = [r if r is None else columns.written_out(r, _CLOSURE) for r in rows]
         except PatternTooDense:
@@ -293,53 +359,6 @@ def _rows_of(x: Value, columns: Columns) -> Rows:
     return empty(x.size, columns.width) if x.rows is None else x.rows
 
 
-# --- ops with functions ---------------------------------------------------------------------------
-
-
-def _cond(tracer: Tracer, node: Node, operands: list[Value]) -> list[Value]:
-    """The union of the results of all branches that may be taken."""
-    which, *arguments = operands
-    branches = node.get("branches")
-    first, last = (int(np.clip(x, 0, len(branches) - 1)) for x in which.bounds())
-    taken = branches[first : last + 1]
-    if len(taken) == 1:
-        return tracer.enter(taken[0], arguments)
-    results = [tracer.enter(branch, arguments) for branch in taken]
-    joined = tracer.columns.union
-    return [
-        Value(values[0].shape, functools.reduce(joined, [x.rows for x in values]))
-        for values in zip(*results, strict=True)
-    ]
-
-
-def _while(tracer: Tracer, node: Node, operands: list[Value]) -> list[Value]:
-    carried = len(operands) - len(node.results)
-    consts = operands[node.get("cond_nconsts", 0) : carried]
-    return tracer.loop(node.get("body_jaxpr"), consts, operands[carried:])[0]
-
-
-def _scan(tracer: Tracer, node: Node, operands: list[Value]) -> list[Value]:
-    n, length = node.get("num_consts", 0), node.get("length")
-    m = n + node.get("num_carry", 0)
-    consts, carry, arrays = operands[:n], operands[n:m], operands[m:]
-    if length and length * len(plan_of(tracer.program, node.get("jaxpr")).nodes) <= _UNROLLED:
-        return _run(tracer, node, consts, carry, arrays)
-    columns = tracer.columns
-    slices = []
-    for x in arrays:
-        part, rows = Value(x.shape[1:]), None
-        if x.rows is not None and length:
-            rows = columns.grouped(x.rows, np.arange(x.size) % part.size, part.size)
-        slices.append(part._replace(rows=rows))
-    carry, relation = tracer.loop(node.get("jaxpr"), consts, carry, slices)
-    shapes = [tuple(aval.shape) for aval in node.avals()]
-    stacked = [
-        Value(shape, _stacked(columns, relation, rows, [*consts, *carry], arrays, length))
-        for shape, rows in zip(shapes[m - n :], relation.rows[m - n :], strict=True)
-    ]
-    return [*carry, *stacked]
-
-
 def _stacked(
     columns: Columns,
     relation: Relation,
@@ -367,44 +386,12 @@ def _stacked(
     return sets
 
 
-def _run(
-    tracer: Tracer, node: Node, consts: list[Value], carry: list[Value], arrays: list[Value]
-) -> list[Value]:
-    """The results of a scan, interpreted iteration by iteration."""
-    length, columns = node.get("length"), tracer.columns
-    order = range(length)[::-1] if node.get("reverse", False) else range(length)
-    emitted: list[list[Value]] = [[]] * length
-    for i in order:
-        slices = [_slice(x, i) for x in arrays]
-        outs = tracer.enter(node.get("jaxpr"), [*consts, *carry, *slices])
-        carry, emitted[i] = outs[: len(carry)], outs[len(carry) :]
-    stacked = []
-    for parts in zip(*emitted, strict=True):
-        shape = (length, *parts[0].shape)
-        if all(x.rows is None for x in parts):
-            known = None
-            if all(x.known is not None for x in parts):
-                known = functools.partial(_stack_known, parts)
-            stacked.append(Value(shape, None, known))
-        else:
-            stacked.append(Value(shape, columns.joined([_rows_of(x, columns) for x in parts])))
-    return [*carry, *stacked]
-
-
-def _slice(x: Value, i: int) -> Value:
-    part = Value(x.shape[1:], None, None if x.known is None else lambda: x.known()[i])
-    if x.rows is None:
-        return part
-    rows = x.rows[i * part.size : (i + 1) * part.size]
-    return part._replace(rows=rows if rows.nnz else None)
-
-
 def _stack_known(parts: Sequence[Value]) -> np.ndarray:
     return np.stack([x.known() for x in parts])
 
 
 _CALLS = CALLEES | {"jaxpr.linear_call": "callee", "jaxpr.remat_opt": "fwd_jaxpr"}
-_CONTROL = {"jaxpr.cond": _cond, "jaxpr.scan": _scan, "jaxpr.while": _while}
+_CONTROL = {f"jaxpr.{name}": f"_{name}" for name in ("cond", "scan", "while")}
 
 
 def _full(rows: int, width: int) -> Rows:

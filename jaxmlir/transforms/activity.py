@@ -87,9 +87,9 @@ def forward(rules: Rules, symbol: str, active: Mask, kind: str) -> Activity:
 def _step(rules: Rules, kind: str, op: object, signature: Signature, active: Mask) -> ActiveOp:
     name, every_result = signature.name, (True,) * len(signature.results)
     if kind == "linearize" and not has_rule(name):
-        halves = rules.linearize(op, name, active, every_result, signature)
+        halves = rules.linearize(op, signature, active, every_result)
         return ActiveOp(active, halves.tangent.pattern, halves)
-    return ActiveOp(active, rules.activity(kind, op, name, active, signature), None)
+    return ActiveOp(active, rules.activity(kind, op, signature, active), None)
 
 
 def backward(
@@ -115,7 +115,7 @@ def backward(
         uses = step.active
         if step.halves is None:
             signature = body.signatures[i]
-            uses = rules.uses(body.ops[i], signature.name, step.active, mask, signature)
+            uses = rules.uses(body.ops[i], signature, step.active, mask)
         for value, is_used in zip(body.operands[i], uses, strict=True):
             if is_used:
                 used[value] = True

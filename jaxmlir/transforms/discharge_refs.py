@@ -26,7 +26,7 @@ import jax
 from jaxmlir._compat import core, effects, state_types
 from jaxmlir.analysis.call_graph import CallGraph
 from jaxmlir.analysis.function_view import ops_of
-from jaxmlir.dialect import codec, locations
+from jaxmlir.dialect import codec, locations, op_signature
 from jaxmlir.dialect.builder import copy, create, returned, symbol_ref
 from jaxmlir.dialect.ir import func, functions, ir, scope, symbol_uses
 from jaxmlir.dialect.module import Module
@@ -198,7 +198,7 @@ def _apply(
     refs = [n for n in numbers if n is not None]
     if len(set(refs)) < len(refs):
         raise _error(op, name, "it takes a reference twice")
-    return rules.discharge(op, name).inline(args)
+    return rules.discharge(op, op_signature.of_op(op, name, op.operands)).inline(args)
 
 
 def _has_no_other_effects(op: Any) -> bool:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from jaxmlir.analysis.function_view import ops_of
+from jaxmlir.dialect import op_signature
 from jaxmlir.dialect.builder import clone, copy, erase, is_constant, returned, set_results
 from jaxmlir.dialect.ir import body_of, func, ir
 from jaxmlir.support.masks import Mask, chosen, left_out
@@ -99,7 +100,7 @@ def _split_calls(
                 continue
         if loses_rules(rules, op, name, unknown):
             continue
-        halves = rules.split_call(op, name, unknown)
+        halves = rules.split_call(op, op_signature.of_op(op, name, operands), unknown)
         if halves is None or all(halves.unknown.pattern):
             continue
         with ir.InsertionPoint(op), op.location:

@@ -25,30 +25,45 @@ from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
 
-class Jvp(Pass):
+class DerivativePass(Pass):
+    """Base of the passes that differentiate a function.
+
+    Options:
+      func: the function to differentiate; by default the public one.
+      argnums: the flat arguments to differentiate in; by default all that have tangents.
+    """
+
+    func: str = ""
+    argnums: tuple[int, ...] = ()
+
+    def prepared(self, program: Module) -> tuple[str, Mask]:
+        """The function to differentiate, and which of its arguments have tangents; the program's
+        references are values then."""
+        discharge_refs(program)
+        symbol = program.chosen(self.func)
+        return symbol, active_arguments(program, symbol, self.argnums)
+
+
+class Jvp(DerivativePass):
     """Add the function ``@f.jvp``: (*primals, *tangents) -> (*results, *tangents of results).
 
     Tangents of arguments without one (integers) are not taken; those of results that do not depend
     on a tangent are not returned, and ``jaxpr.active`` on the new function says which are.
 
     Options:
-      func: the function to differentiate; by default the public one.
-      argnums: the flat arguments to differentiate in; by default all that have tangents.
       custom-vjp-forward: ``transpose`` pushes tangents through functions with a custom VJP rule by
         the transpose of their backward rule; by default that is an error when the result is run.
     """
 
     name: ClassVar[str] = "jaxpr-jvp"
-    func: str = ""
-    argnums: tuple[int, ...] = ()
     custom_vjp_forward: Literal["error", "transpose"] = "error"
 
     def run(self, program: Module) -> None:
         from jaxmlir.transforms.expand_custom_lin import expand_custom_lin
 
-        discharge_refs(program)
-        symbol, rules = program.chosen(self.func), Rules(program)
-        derivative, _ = jvp(rules, symbol, active_arguments(program, symbol, self.argnums))
+        symbol, active = self.prepared(program)
+        rules = Rules(program)
+        derivative, _ = jvp(rules, symbol, active)
         if self.custom_vjp_forward == "transpose":
             expand_custom_lin(rules, [derivative])
 
@@ -103,7 +118,7 @@ def jvp(rules: Rules, symbol: str, active: Mask, required: Sequence[bool] = ()) 
                 continue
             rule = cache.get((signature, pattern))
             if rule is None:
-                rule = rules.jvp(op, signature.name, pattern, signature)
+                rule = rules.jvp(op, signature, pattern)
                 cache[signature, pattern] = rule
             args += [tangents[v] for v in operands if tangents[v] is not None]
             outs = rule.inline(args, op.location)

@@ -16,7 +16,6 @@ from jaxmlir.dialect.builder import clone, copy, is_constant, set_attribute, zer
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import tangent_type_of
-from jaxmlir.passes.base import Pass
 from jaxmlir.support.masks import Mask, chosen, filled
 from jaxmlir.transforms.activity import (
     Activity,
@@ -26,14 +25,30 @@ from jaxmlir.transforms.activity import (
     holds_rules,
 )
 from jaxmlir.transforms.checkpoint_while import checkpoint_while
-from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.emitters import Linearization
-from jaxmlir.transforms.jvp import active_arguments
+from jaxmlir.transforms.jvp import DerivativePass
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
 
-class Linearize(Pass):
+class ReversePass(DerivativePass):
+    """Base of the passes that prepare a function for reverse mode.
+
+    Options:
+      while: ``checkpointed`` differentiates loops of unknown length, which are an error by default.
+      checkpoints: how many states of such a loop are kept.
+    """
+
+    while_: Literal["error", "checkpointed"] = "error"
+    checkpoints: int | None = None
+
+    def prepared(self, program: Module) -> tuple[str, Mask]:
+        symbol, active = super().prepared(program)
+        checkpoint_while(program, symbol, self.while_, self.checkpoints)
+        return symbol, active
+
+
+class Linearize(ReversePass):
     """Add ``@f.fwd``: (*primals) -> (*results, *residuals), and ``@f.lin``: (*residuals, *tangents)
     -> (*tangents of results).
 
@@ -41,29 +56,19 @@ class Linearize(Pass):
     ``jaxpr.active`` on ``@f.lin`` says which.
 
     Options:
-      func: the function to linearize; by default the public one.
-      argnums: the flat arguments to differentiate in; by default all that have tangents.
-      while: ``checkpointed`` differentiates loops of unknown length, which are an error by default.
-      checkpoints: how many states of such a loop are kept.
       custom-vjp-forward: ``transpose`` lets ``@f.lin`` push tangents through functions with a
         custom VJP rule, by the transpose of their backward rule.
     """
 
     name: ClassVar[str] = "jaxpr-linearize"
-    func: str = ""
-    argnums: tuple[int, ...] = ()
-    while_: Literal["error", "checkpointed"] = "error"
-    checkpoints: int | None = None
     custom_vjp_forward: Literal["error", "transpose"] = "error"
 
     def run(self, program: Module) -> None:
         from jaxmlir.transforms.expand_custom_lin import expand_custom_lin
 
-        discharge_refs(program)
-        symbol = program.chosen(self.func)
-        checkpoint_while(program, symbol, self.while_, self.checkpoints)
+        symbol, active = self.prepared(program)
         rules = Rules(program)
-        linearized = linearize(rules, symbol, active_arguments(program, symbol, self.argnums))
+        linearized = linearize(rules, symbol, active)
         if self.custom_vjp_forward == "transpose":
             expand_custom_lin(rules, [linearized.lin])
 
@@ -186,7 +191,7 @@ def write_primals(
             values[first:last] = copy(op, signature.name, inputs)
             continue
         mask = mask or (False,) * (last - first)
-        halves = step.halves or rules.linearize(op, signature.name, step.active, mask, signature)
+        halves = step.halves or rules.linearize(op, signature, step.active, mask)
         outs = halves.primal.inline(inputs, op.location)
         values[first:last] = outs[: last - first]
         if True in mask:

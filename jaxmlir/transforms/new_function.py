@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect.builder import (
     SymbolUses,
+    create,
     inline,
     instantiated,
     references,
+    symbol_ref,
     take_in,
     write_return,
 )
@@ -151,12 +153,12 @@ def call(rules: Rules, symbol: str, args: Sequence[ir.Value]) -> list[ir.Value]:
     """Writes a call of ``@symbol`` at the current insertion point; gives its results."""
     # Profilers show the user's name.
     name, _, _ = symbol.partition(".")
-    attributes = {"jaxpr": ir.FlatSymbolRefAttr.get(symbol), "name": ir.StringAttr.get(name)}
+    attributes = {"jaxpr": symbol_ref(symbol), "name": ir.StringAttr.get(name)}
     effects = rules.functions.given_effects.of_call(symbol)
     if effects is not None:
         attributes["jaxpr.effects"] = effects
-    types = list(rules.program.function(symbol).type.results)
-    return list(ir.Operation.create("jaxpr.jit", types, list(args), attributes).results)
+    types = rules.program.function(symbol).type.results
+    return create("jaxpr.jit", types, args, attributes)
 
 
 def is_model(body: FunctionView) -> bool:
@@ -247,7 +249,7 @@ class ClonePlan:
         """Has a written function refer to other written functions."""
         ops = body_of(rules.program.function(written)).operations
         for (place, name), symbol in zip(self._others, symbols, strict=True):
-            ops[place].attributes[name] = ir.FlatSymbolRefAttr.get(symbol)
+            ops[place].attributes[name] = symbol_ref(symbol)
         uses[written] = tuple(symbols)
 
     def like(self, body: Sequence[Signature]) -> func.FuncOp:

@@ -150,7 +150,7 @@ def _write_known(
         if True not in pattern:
             values[first:last] = copy(op, body.names[i], [values[v] for v in operands])
             continue
-        halves = rules.partial_eval(op, body.names[i], pattern, body.signatures[i])
+        halves = rules.partial_eval(op, body.signatures[i], pattern)
         if halves is None:
             waiting[first:last] = [True] * (last - first)
             later.append(_DeferredOp(i, None, (), operands, range(first, last)))
@@ -194,7 +194,7 @@ def _waiting_ops(
         pattern = tuple([waiting[v] for v in operands])
         if True in pattern:
             yield i, pattern
-            halves = rules.partial_eval(body.ops[i], body.names[i], pattern, body.signatures[i])
+            halves = rules.partial_eval(body.ops[i], body.signatures[i], pattern)
             first, last = body.results[i]
             later = [True] * (last - first) if halves is None else halves.unknown.pattern
             waiting[first:last] = later

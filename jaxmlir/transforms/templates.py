@@ -37,7 +37,7 @@ from jaxmlir.bridge import exporter as exporting
 from jaxmlir.bridge.custom_rules.export import waiting_jvp
 from jaxmlir.bridge.importer import Importer
 from jaxmlir.caching import disk_cache, kept_for_settings, setting
-from jaxmlir.dialect import custom_rule_ops, locations, op_signature
+from jaxmlir.dialect import custom_rule_ops, locations
 from jaxmlir.dialect.builder import inline, ops_with_symbols, reachable, symbols_of, zeros
 from jaxmlir.dialect.custom_rule_ops import MARK, is_untraced
 from jaxmlir.dialect.ir import func, ir, symbol_uses
@@ -91,27 +91,18 @@ class Rules:
         self._own: dict[Any, Any] = {}
         self._setting = setting()
 
-    def jvp(
-        self, op: Any, name: str, active: Mask, known: Signature | None = None
-    ) -> Template | Emitter:
+    def jvp(self, op: Any, signature: Signature, active: Mask) -> Template | Emitter:
         """``(*operands, *tangents of active ones) -> (*results, *tangents of active ones)``."""
-
-        def trace(closed: Any) -> tuple[Any, Mask]:
-            return jax_rules.jvp(closed, active)
-
+        trace = functools.partial(jax_rules.jvp, active=active)
         write = functools.partial(self._pattern_template, "jvp")
-        return self._template_of("jvp", op, name, known, (active,), trace, write)
+        return self._template_of("jvp", op, signature, (active,), trace, write)
 
-    def linearize(
-        self, op: Any, name: str, active: Mask, wanted: Mask, known: Signature | None = None
-    ) -> Linearization:
+    def linearize(self, op: Any, signature: Signature, active: Mask, wanted: Mask) -> Linearization:
         """The op's results and residuals, and the linear map of tangents that takes the residuals.
 
         The tangents of results that are not ``wanted`` may be left out.
         """
-
-        def trace(closed: Any) -> tuple[Any, Any, Mask]:
-            return jax_rules.linearize(closed, active, self.reverse)
+        trace = functools.partial(jax_rules.linearize, active=active, reverse=self.reverse)
 
         def write(primal: Any, tangent: Any, active_out: Mask) -> Linearization:
             halves = (
@@ -119,21 +110,18 @@ class Rules:
             )
             return Linearization(*halves, active)
 
-        return self._template_of("linearize", op, name, known, (active,), trace, write, wanted)
+        return self._template_of("linearize", op, signature, (active,), trace, write, wanted)
 
     def transpose(
-        self, op: Any, name: str, linear: Mask, nonzero: Mask, known: Signature | None = None
+        self, op: Any, signature: Signature, linear: Mask, nonzero: Mask
     ) -> Template | Emitter:
         """``(*nonlinear operands, *nonzero cotangents) -> (*nonzero cotangents of linear ones)``.
 
         The pattern tells for each linear operand whether its cotangent is nonzero.
         """
-
-        def trace(closed: Any) -> tuple[Any, Mask]:
-            return jax_rules.transpose(closed, linear, nonzero)
-
+        trace = functools.partial(jax_rules.transpose, linear=linear, nonzero=nonzero)
         write = functools.partial(self._pattern_template, "transpose")
-        return self._template_of("transpose", op, name, known, (linear, nonzero), trace, write)
+        return self._template_of("transpose", op, signature, (linear, nonzero), trace, write)
 
     def pullback(
         self,
@@ -165,50 +153,39 @@ class Rules:
                 self._own[halves, nonzero] = rule
         return rule
 
-    def batch(
-        self, op: Any, name: str, dims: Dims, axis: Any, known: Signature | None = None
-    ) -> Template | Emitter:
+    def batch(self, op: Any, signature: Signature, dims: Dims, axis: Any) -> Template | Emitter:
         """The op on operands batched along ``dims``; the pattern: the results' batch dimensions."""
-
-        def trace(closed: Any) -> tuple[Any, Any]:
-            return jax_rules.batch(closed, dims, axis)
-
+        trace = functools.partial(jax_rules.batch, dims=dims, axis=axis)
         write = functools.partial(self._pattern_template, "vmap")
-        return self._template_of("batch", op, name, known, (dims, axis), trace, write)
+        return self._template_of("batch", op, signature, (dims, axis), trace, write)
 
-    def batched(
-        self, op: Any, name: str, dims: Dims, axis: Any, known: Signature | None = None
-    ) -> Dims:
+    def batched(self, op: Any, signature: Signature, dims: Dims, axis: Any) -> Dims:
         """The results' batch dimensions."""
-        out_dims = self._native("batched", op, name, known, dims, axis)
-        return self.batch(op, name, dims, axis, known).pattern if out_dims is None else out_dims
+        out_dims = self._native("batched", op, signature, dims, axis)
+        return self.batch(op, signature, dims, axis).pattern if out_dims is None else out_dims
 
-    def activity(
-        self, kind: str, op: Any, name: str, active: Mask, known: Signature | None = None
-    ) -> Mask:
+    def activity(self, kind: str, op: Any, signature: Signature, active: Mask) -> Mask:
         """Which results have tangents in a ``kind`` of derivative: ``"jvp"`` or ``"linearize"``."""
-        active_out = self._native("activity", op, name, known, kind, active)
+        active_out = self._native("activity", op, signature, kind, active)
         if active_out is not None:
             return active_out
         if kind == "jvp":
-            return self.jvp(op, name, active, known).pattern
+            return self.jvp(op, signature, active).pattern
         all_results = (True,) * len(op.results)
-        return self.linearize(op, name, active, all_results, known).tangent.pattern
+        return self.linearize(op, signature, active, all_results).tangent.pattern
 
-    def uses(
-        self, op: Any, name: str, active: Mask, wanted: Mask, known: Signature | None = None
-    ) -> Mask:
+    def uses(self, op: Any, signature: Signature, active: Mask, wanted: Mask) -> Mask:
         """Which active operands the wanted results' tangents depend on."""
-        uses = self._native("uses", op, name, known, active, wanted)
+        uses = self._native("uses", op, signature, active, wanted)
         if uses is None:
-            return self.linearize(op, name, active, wanted, known).uses
+            return self.linearize(op, signature, active, wanted).uses
         return uses
 
     def partial_eval(
-        self, op: Any, name: str, unknown: Mask, known: Signature | None = None
+        self, op: Any, signature: Signature, unknown: Mask
     ) -> PartialEvaluation | None:
         """The op split by which operands are unknown; ``None`` where it waits as a whole."""
-        native = self._native("partial_eval", op, name, known, unknown)
+        native = self._native("partial_eval", op, signature, unknown)
         if native is not None or not _refers(op):
             return native
 
@@ -219,9 +196,9 @@ class Rules:
             halves = (self._pattern_template("", jaxpr, unknown_out) for jaxpr in (first, second))
             return PartialEvaluation(*halves)
 
-        return self._rule("partial_eval", op, name, known, unknown, trace, write)
+        return self._rule("partial_eval", op, signature, unknown, trace, write)
 
-    def discharge(self, op: Any, name: str) -> Template:
+    def discharge(self, op: Any, signature: Signature) -> Template:
         """``(*operands) -> (*results, *references)``, with references replaced by their values,
         before the op and after it."""
 
@@ -229,11 +206,11 @@ class Rules:
             return (state_discharge.discharge_state(closed, lower=False),)
 
         write = functools.partial(self._pattern_template, "", pattern=())
-        return self._rule("discharge", op, name, None, (), trace, write)
+        return self._rule("discharge", op, signature, (), trace, write)
 
-    def split_call(self, op: Any, name: str, unknown: Mask) -> PartialEvaluation | None:
+    def split_call(self, op: Any, signature: Signature, unknown: Mask) -> PartialEvaluation | None:
         """The partial evaluation of an op that merely calls functions; ``None`` for other ops."""
-        return self._native("partial_eval", op, name, None, unknown)
+        return self._native("partial_eval", op, signature, unknown)
 
     def emit(
         self,
@@ -321,8 +298,7 @@ class Rules:
         self,
         kind: str,
         op: Any,
-        name: str,
-        known: Signature | None,
+        signature: Signature,
         pattern: tuple[Any, ...],
         trace: Callable[[Any], tuple[Any, ...]],
         write: Callable[..., Any],
@@ -333,24 +309,21 @@ class Rules:
         Args:
           wanted: the part of the pattern that JAX's rule ignores.
         """
-        known = known or op_signature.of_op(op, name, op.operands)
-        key = ("found", kind, known, pattern, wanted)
+        key = ("found", kind, signature, pattern, wanted)
         answer = self._own.get(key)
         if answer is None:
-            answer = self._native(kind, op, name, known, *pattern, *wanted)
+            answer = self._native(kind, op, signature, *pattern, *wanted)
             if answer is None:
-                answer = self._rule(kind, op, name, known, pattern, trace, write)
+                answer = self._rule(kind, op, signature, pattern, trace, write)
             self._own[key] = answer
         return answer
 
-    def _native(
-        self, kind: str, op: Any, name: str, known: Signature | None, *pattern: Any
-    ) -> Any | None:
+    def _native(self, kind: str, op: Any, signature: Signature, *pattern: Any) -> Any | None:
         """The result of the rule of an op with functions; ``None`` if it has none or declines."""
-        rule = higher_order.rule_of(name)
+        rule = higher_order.rule_of(signature.name)
         if rule is None:
             return None
-        key = (rule, kind, known or op_signature.of_op(op, name, op.operands), pattern)
+        key = (rule, kind, signature, pattern)
         if key not in self._own:
             answer = getattr(rule, kind)(self, op, *pattern) if rule.handles(op) else None
             self._own[key] = answer
@@ -360,8 +333,7 @@ class Rules:
         self,
         kind: str,
         op: Any,
-        name: str,
-        known: Signature | None,
+        signature: Signature,
         pattern: Any,
         trace: Callable[[Any], tuple[Any, ...]],
         write: Callable[..., Any],
@@ -371,14 +343,13 @@ class Rules:
         If these call functions, each program gets its own result, but the rule is not run again.
         """
         reverse = self.reverse and kind == "linearize"
-        known = known or op_signature.of_op(op, name, op.operands)
-        key = (kind, self._setting, reverse, known, pattern)
+        key = (kind, self._setting, reverse, signature, pattern)
         rule = self._look_up(key)
         if rule is not None:
             return rule
-        place = self._disk and self._disk.place(known, kind, reverse, pattern)
+        place = self._disk and self._disk.place(signature, kind, reverse, pattern)
         rule = place and place.find()
-        alike = pointwise.kind_of(known) if kind in _OF_ANY_SHAPE else None
+        alike = pointwise.kind_of(signature) if kind in _OF_ANY_SHAPE else None
         if rule is None and alike is not None:
             of_kind = (kind, self._setting, reverse, alike.key, pattern)
             how = ("any shape", kind, reverse, pattern)
@@ -391,7 +362,8 @@ class Rules:
         if rule is not None:
             by_signature[key] = rule
             return rule
-        with _located(kind, op, name), widths_of(map(aval_of, known.types)), self._with_rules(op):
+        name, widths = signature.name, widths_of(map(aval_of, signature.types))
+        with _located(kind, op, name), widths, self._with_rules(op):
             rule = self._keep(key, lambda: trace(self.jaxpr_of(op, name)), write, not _refers(op))
         if key not in by_signature:
             return rule

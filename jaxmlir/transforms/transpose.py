@@ -181,7 +181,7 @@ def _write_transposes(
         op, signature = body.ops[i], body.signatures[i]
         rule = cache.get((signature, linear, nonzero))
         if rule is None:
-            rule = rules.transpose(op, signature.name, linear, nonzero, signature)
+            rule = rules.transpose(op, signature, linear, nonzero)
             cache[signature, linear, nonzero] = rule
         args = [values[v] for v in operands if not dependent[v]]
         results = rule.inline([*args, *handed], op.location)

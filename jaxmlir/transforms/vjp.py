@@ -9,8 +9,9 @@ gradient of a scalar function runs both, one after the other, from a cotangent o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import locations
@@ -19,69 +20,49 @@ from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import tangent_type_of
 from jaxmlir.errors import TransformError
-from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function
 from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.activity import activity_of
-from jaxmlir.transforms.checkpoint_while import checkpoint_while
-from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.emitters import Emitter, Template
-from jaxmlir.transforms.jvp import active_arguments
-from jaxmlir.transforms.linearize import LinearOp, distinct_residuals, write_primals
+from jaxmlir.transforms.linearize import (
+    LinearOp,
+    ReversePass,
+    distinct_residuals,
+    write_primals,
+)
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import Cotangents, cotangent_type, transpose_function
 
 
-class Vjp(Pass):
+class Vjp(ReversePass):
     """Add ``@f.fwd``: (*primals) -> (*results, *residuals), and ``@f.bwd``: (*residuals,
     *cotangents of results that depend on the arguments) -> (*cotangents of arguments).
-
-    Options:
-      func: the function to differentiate; by default the public one.
-      argnums: the flat arguments to differentiate in; by default all that have tangents.
-      while: ``checkpointed`` differentiates loops of unknown length, which are an error by default.
-      checkpoints: how many states of such a loop are kept.
     """
 
     name: ClassVar[str] = "jaxpr-vjp"
-    func: str = ""
-    argnums: tuple[int, ...] = ()
-    while_: Literal["error", "checkpointed"] = "error"
-    checkpoints: int | None = None
 
     def run(self, program: Module) -> None:
-        discharge_refs(program)
-        symbol = program.chosen(self.func)
-        checkpoint_while(program, symbol, self.while_, self.checkpoints)
-        vjp(Rules(program, reverse=True), symbol, active_arguments(program, symbol, self.argnums))
+        symbol, active = self.prepared(program)
+        vjp(Rules(program, reverse=True), symbol, active)
 
 
-class Grad(Pass):
+class Grad(ReversePass):
     """Add ``@f.grad``: (*arguments) -> (*gradients), the derivative of a scalar result.
 
     Options:
-      func: the function to differentiate; by default the public one.
       argnums: the flat arguments to differentiate in; by default the first.
       has-aux: the function returns auxiliary results after the scalar; they follow the gradients.
       value: return the value first.
-      while: ``checkpointed`` differentiates loops of unknown length, which are an error by default.
-      checkpoints: how many states of such a loop are kept.
     """
 
     name: ClassVar[str] = "jaxpr-grad"
-    func: str = ""
     argnums: tuple[int, ...] = (0,)
     has_aux: bool = False
     value: bool = False
-    while_: Literal["error", "checkpointed"] = "error"
-    checkpoints: int | None = None
 
     def run(self, program: Module) -> None:
-        discharge_refs(program)
-        symbol = program.chosen(self.func)
-        checkpoint_while(program, symbol, self.while_, self.checkpoints)
-        active = active_arguments(program, symbol, self.argnums)
+        symbol, active = self.prepared(program)
         rules = Rules(program, reverse=True)
         grad(rules, symbol, active, has_aux=self.has_aux, value=self.value)
 
@@ -178,7 +159,8 @@ def write_cotangents(
         handed, nonzero = cotangents.of_results(op.index, op.halves.tangent.pattern)
         if True not in nonzero:
             continue
-        rule = pullback_of(rules, body, op, nonzero)
+        transpose = functools.partial(_transposed, rules, body, op, nonzero)
+        rule = rules.pullback(op.halves, nonzero, transpose)
         location = body.ops[op.index].location
         results = rule.inline([*op.residuals, *handed], location)
         receivers = chosen(body.operands[op.index], op.halves.uses)
@@ -193,21 +175,14 @@ def write_cotangents(
 # --- transposes of linear halves -----------------------------------------------------------------
 
 
-def pullback_of(
+def _transposed(
     rules: Rules, body: FunctionView, op: LinearOp, nonzero: Mask
-) -> Template | Emitter:
-    """The pullback of an op, see :meth:`Rules.pullback`, made once.
+) -> tuple[Template | Emitter, bool]:
+    """The rule that :meth:`Rules.pullback` gives, and whether it holds in every program.
 
     Raises:
       TransformError: the op cannot be transposed; names the op and the user's line.
     """
-    return rules.pullback(op.halves, nonzero, lambda: _transposed(rules, body, op, nonzero))
-
-
-def _transposed(
-    rules: Rules, body: FunctionView, op: LinearOp, nonzero: Mask
-) -> tuple[Template | Emitter, bool]:
-    """The pullback, and whether it holds in every program."""
     try:
         if op.halves.pull is not None:
             return op.halves.pull(nonzero), False

@@ -18,7 +18,7 @@ from jaxmlir._compat import batching, core
 from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.analysis.liveness import FunctionView
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import attribute, reached_ops, symbols_of
+from jaxmlir.dialect.builder import attribute, build, reached_ops, symbols_of
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
@@ -151,10 +151,10 @@ def vmap(
                 if body.names[i] == "jaxpr.constant":
                     constants[i] = values[first].owner
                 continue
-            key = body.signature(i), pattern
+            key = body.signatures[i], pattern
             rule = cache.get(key)
             if rule is None:
-                rule = cache[key] = rules.batch(op, body.names[i], pattern, axis, key[0])
+                rule = cache[key] = rules.batch(op, key[0], pattern, axis)
             values[first:last] = rule.inline(args, op.location)
             dims[first:last] = rule.pattern
         if written is not None:
@@ -182,7 +182,7 @@ def batched_results(rules: Rules, symbol: str, in_axes: Dims, axis: Any) -> Dims
     for i, op, _, pattern in _patterns(rules, body, dims, axis):
         if pattern is not None:
             first, last = body.results[i]
-            out_dims = rules.batched(op, body.names[i], pattern, axis, body.signature(i))
+            out_dims = rules.batched(op, body.signatures[i], pattern, axis)
             dims[first:last] = out_dims
     return tuple([dims[v] for v in body.returned])
 
@@ -296,18 +296,14 @@ def move(
         dim = want + aval.ndim + 1 if want < 0 else want
         type_ = batched_type(value.type, dim, size)
         dims = tuple(d for d in range(aval.ndim + 1) if d != dim)
-        attributes = {"shape": aval_of(type_).shape, "broadcast_dimensions": dims}
-        name = "jaxpr.broadcast_in_dim"
-    else:
-        order = [d for d in range(aval.ndim) if d != have]
-        order.insert(want + aval.ndim if want < 0 else want, have)
-        if order == sorted(order):
-            return value
-        type_ = type_of(aval.update(shape=tuple(aval.shape[d] for d in order)))
-        attributes = {"permutation": tuple(order)}
-        name = "jaxpr.transpose"
-    encoded = {key: codec.encode(v) for key, v in attributes.items()}
-    return ir.Operation.create(name, [type_], [value], encoded).result
+        shape = aval_of(type_).shape
+        return build("broadcast_in_dim", [value], type_, shape=shape, broadcast_dimensions=dims)
+    order = [d for d in range(aval.ndim) if d != have]
+    order.insert(want + aval.ndim if want < 0 else want, have)
+    if order == sorted(order):
+        return value
+    type_ = type_of(aval.update(shape=tuple(aval.shape[d] for d in order)))
+    return build("transpose", [value], type_, permutation=tuple(order))
 
 
 def _moved(

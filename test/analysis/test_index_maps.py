@@ -30,6 +30,7 @@ GROUPS = (
     "conv_general_dilated",
     "cumsum",
     "dot_general",
+    "fft",
     "gather",
     "pad",
     "reduce_max",

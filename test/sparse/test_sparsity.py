@@ -73,6 +73,7 @@ TIGHT = {
     "scatter-add": lambda x: jnp.zeros(8).at[np.array([1, 3, 5, 5, 7])].add(x**2),
     "scatter-set": lambda x: x.at[PLACES[:3]].set(x[:3] ** 2),
     "computed-indices": lambda x: x[(2 * jnp.arange(5)) % 5] * x,
+    "cases": lambda x: lax.select_n(np.int32([-1, 0, 1, 2, 7]), x, x[::-1], 2 * x[::-1]),
     "mask": lambda x: jnp.where(np.arange(5) < 2, x, x[::-1] * x),
     "zeros": lambda x: x[::-1] * np.array([1.0, 0, 0, 2, 0], np.float32),
     "random-factors": lambda x: x[::-1] * jax.random.bernoulli(jax.random.key(3), 0.5, (5,)),

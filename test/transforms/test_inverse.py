@@ -620,6 +620,11 @@ def loop_of_rounds(x):
 
 ERRORS = {
     "add": (lambda x: x**2 + jnp.sin(x), "'jaxpr.add' op .* its operands 0 and 1 are unknown"),
+    "applied": (
+        lambda x: x.at[0].apply(jnp.exp),
+        "'jaxpr.scatter' op .*: it puts what a function makes of elements in their place",
+    ),
+    "applied beside it": (lambda x: x + x.at[:].apply(jnp.exp), "'jaxpr.add' op .* are unknown"),
     "branch": (lambda x: lax.cond(x[0] > 0, jnp.exp, jnp.sinh, x), "which branch was taken"),
     "constant": (lambda x: jnp.ones(3), "it does not depend on argument 0"),
     "convert": (lambda x: x.astype(jnp.bfloat16), "bfloat16 does not hold every value of float32"),

@@ -25,7 +25,7 @@ from jaxmlir.dialect import codec, ops
 from jaxmlir.dialect.builder import copy, is_used, trip_count
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
-from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.op_signature import Signature, of_op
 from jaxmlir.optimize.vectorize.batchable import BATCHED_CALLS, SharedRules, called, can_batch
 from jaxmlir.optimize.vectorize.isomorphic import (
     BodyClasses,
@@ -226,12 +226,13 @@ class _Fusion:
             if extra[0]:
                 model = scan._replace(body=lifted, num_consts=scan.num_consts + len(extra[0]))
                 example = model.write(self.rules, rows[0])[0].owner
-                rule = self.rules.batch(example, "jaxpr.scan", dims, axis)
+                signature = of_op(example, "jaxpr.scan", example.operands)
+                rule = self.rules.batch(example, signature, dims, axis)
                 example.erase()
             else:
                 view = None if lifted in self.changed else self._read(lifted)
                 with self.rules.functions.having_read(lifted, view):
-                    rule = self.rules.batch(members[0], "jaxpr.scan", dims, axis, signatures[0])
+                    rule = self.rules.batch(members[0], signatures[0], dims, axis)
             args = [
                 c[0] if d is None else stack_along(self.rules, c, d)
                 for c, d in zip(columns, dims, strict=True)

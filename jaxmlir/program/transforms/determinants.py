@@ -18,12 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmlir.caching import kept_for_settings, setting
-from jaxmlir.dialect.builder import named_ops, reachable
+from jaxmlir.dialect.builder import named_ops
 from jaxmlir.dialect.ir import scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.interpret.interpreter import Node
-from jaxmlir.rewriting.dedupe import shape_of
+from jaxmlir.rewriting.dedupe import structure_of
 from jaxmlir.sparse import slots
 
 _RULE = "jaxpr.custom_jvp_call_jaxpr"
@@ -41,36 +41,32 @@ def determinant_of(program: Module, node: Node) -> str | None:
         is_real = jax.dtypes.issubdtype(aval.dtype, np.floating)
         if not is_real or len(aval.shape) < 2 or aval.shape[-1] != aval.shape[-2]:
             return None
-        text = _text(program, node.op)
-        texts = _texts_by_jax(name, aval.shape, aval.dtype)
-        return name if text is not None and text in texts else None
+        structure = _structure(program, node.op)
+        by_jax = _structures_by_jax(name, aval.shape, aval.dtype)
+        return name if structure is not None and structure in by_jax else None
 
 
 _by_jax = kept_for_settings()
 
 
-def _texts_by_jax(name: str, shape: tuple[Any, ...], dtype: Any) -> list[Any]:
-    """The texts of the custom JVP ops in JAX's trace of a function of matrices."""
+def _structures_by_jax(name: str, shape: tuple[Any, ...], dtype: Any) -> list[Any]:
+    """The functions of the custom JVPs that JAX traces a function of matrices to."""
     from jaxmlir.program.staging import trace
 
     key = name, shape, dtype, setting()
     if key not in _by_jax:
         program = trace(getattr(jnp.linalg, name))(jax.ShapeDtypeStruct(shape, dtype))
         ops = (op for f in program.functions.values() for op, kind in named_ops(f) if kind == _RULE)
-        _by_jax[key] = [_text(program, op) for op in ops]
+        _by_jax[key] = [_structure(program, op) for op in ops]
     return _by_jax[key]
 
 
-def _text(program: Module, op: Any) -> Any:
-    """The function and the rule of a custom JVP op in a form that does not depend on the program
-    they are in; ``None`` where the rule is not traced."""
-    functions = program.functions
-    if not all(name in op.attributes for name in ("call_jaxpr", "jvp_jaxpr")):
+def _structure(program: Module, op: Any) -> Any | None:
+    """The functions of a custom JVP; ``None`` where its rule is not traced."""
+    names = [name for name in ("call_jaxpr", "jvp_jaxpr") if name in op.attributes]
+    if len(names) < 2:
         return None
-    roots = [op.attributes[name].value for name in ("call_jaxpr", "jvp_jaxpr")]
-    numbers = {name: i for i, name in enumerate(reachable(functions, *roots))}
-    shapes = [shape_of(functions[name]) for name in numbers]
-    return [(shape, [numbers[use] for use in uses]) for shape, uses in shapes]
+    return structure_of(program.functions, *(op.attributes[name].value for name in names))
 
 
 def log_det(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import jax
+import numpy as np
 
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import SymbolUses, make_public, put_in_order
@@ -195,13 +197,28 @@ def to_differentiate(argnums: int | Sequence[int], args_tree: Any) -> list[int]:
     return positions
 
 
+def argnum_leaves(program: Program, argnums: int | Sequence[int], real_for: str = "") -> list[int]:
+    """The flat arguments that a program is differentiated in, which ``argnums`` names.
+
+    Args:
+      real_for: the transformation that takes derivatives in real numbers only, if one does.
+
+    Raises:
+      ArgumentError: there is none, or one is not of real numbers.
+    """
+    args_tree = program.in_tree.children()[0]
+    leaves = leaves_of(args_tree, to_differentiate(argnums, args_tree))
+    for aval in (program.in_avals[i] for i in leaves if real_for):
+        if not jax.dtypes.issubdtype(aval.dtype, np.floating):
+            raise ArgumentError(
+                f"{real_for} of @{program.name}: expected arguments of real numbers to "
+                f"differentiate in, got {aval.str_short()}"
+            )
+    return leaves
+
+
 def leaves_of(args_tree: Any, positions: Sequence[int]) -> list[int]:
     """The numbers of the flat arguments at some positions, in the order of the positions."""
-    starts, total = [], 0
-    for child in args_tree.children():
-        starts.append(total)
-        total += child.num_leaves
-    children = args_tree.children()
-    return [
-        leaf for i in positions for leaf in range(starts[i], starts[i] + children[i].num_leaves)
-    ]
+    counts = (child.num_leaves for child in args_tree.children())
+    starts = [*itertools.accumulate(counts, initial=0)]
+    return [leaf for i in positions for leaf in range(starts[i], starts[i + 1])]

@@ -41,13 +41,13 @@ from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect import custom_rule_ops
 from jaxmlir.dialect.ops import CALLEES, OPS
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.errors import ArgumentError
 from jaxmlir.interpret.interpreter import Frame, Interpreter, Node
 from jaxmlir.program.transforms import determinants
 from jaxmlir.program.transforms.derivatives import composed
-from jaxmlir.program.transforms.ends import leaves_of, to_differentiate
+from jaxmlir.program.transforms.ends import argnum_leaves
 from jaxmlir.sparse import slots
 from jaxmlir.sparse.movement import VALUES
+from jaxmlir.support.masks import filled
 from jaxmlir.toolbox import emit, rewrite_ops
 
 if TYPE_CHECKING:
@@ -59,14 +59,7 @@ _TAKEN = 16
 
 def laplacian(program: Program, argnums: int | Sequence[int]) -> Program:
     """The program of :meth:`Program.laplacian`."""
-    args_tree = program.in_tree.children()[0]
-    chosen = leaves_of(args_tree, to_differentiate(argnums, args_tree))
-    for i in chosen:
-        if not jax.dtypes.issubdtype(program.in_avals[i].dtype, np.floating):
-            raise ArgumentError(
-                f"laplacian of @{program.name}: expected arguments of real numbers to "
-                f"differentiate in, got {program.in_avals[i].str_short()}"
-            )
+    chosen = argnum_leaves(program, argnums, "laplacian")
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
         values = [_LaplacianValue(x) for x in jax.tree.leaves((args, kwargs))]
@@ -262,7 +255,8 @@ class _ForwardLaplacian(Interpreter):
         Its Jacobian is a sum over the bases of the operands: the base times a coefficient.
         """
         varying = [operands[i] for i in depending]
-        xs, function = [x.value for x in varying], self._function(node, operands, depending)
+        xs = [x.value for x in varying]
+        function = self._function(node, [x.value for x in operands], depending)
         parts: dict[_SharedDerivatives, _ArgumentDirections] = {}
         for i, x in enumerate(varying):
             assert x.base is not None
@@ -306,18 +300,11 @@ class _ForwardLaplacian(Interpreter):
         return [_with_derivatives(*bind(x.value), jacobian, laplacian, first=x.first)]
 
     def _function(
-        self, node: Node, operands: list[_LaplacianValue], depending: list[int]
+        self, node: Node, values: Sequence[Any], depending: list[int]
     ) -> Callable[..., list[Any]]:
         """The op as a function from depending operands to the results that have derivatives."""
-        bind, values = node.bind(self.program), [x.value for x in operands]
-
-        def function(*xs: Any) -> list[Any]:
-            replaced = list(values)
-            for i, x in zip(depending, xs, strict=True):
-                replaced[i] = x
-            return [x for x in bind(*replaced) if _has_derivative(x)]
-
-        return function
+        bind, varies = node.bind(self.program), [i in depending for i in range(len(values))]
+        return lambda *xs: [x for x in bind(*filled(xs, varies, values)) if _has_derivative(x)]
 
     def _differentiated(
         self,
@@ -327,8 +314,9 @@ class _ForwardLaplacian(Interpreter):
         layouts: tuple[list[slots.Layout], list[slots.Layout]] | None,
     ) -> list[_LaplacianValue]:
         """The results of an op, by JAX's first and second derivatives of this op."""
-        outs = node.bind(self.program)(*(x.value for x in operands))
-        function = self._function(node, operands, depending)
+        values = [x.value for x in operands]
+        outs = node.bind(self.program)(*values)
+        function = self._function(node, values, depending)
         varying = [operands[i] for i in depending]
         of_operands = layouts[0] if layouts else [None] * len(varying)
         of_results = layouts[1] if layouts else [None] * len(outs)
@@ -498,12 +486,7 @@ class _ForwardLaplacian(Interpreter):
             return self._differentiated(node, operands, depending, None)
 
         def rule(values: Any, directions: Any) -> list[Any]:
-            def function(*xs: Any) -> list[Any]:
-                inner = list(values)
-                for i, x in zip(depending, xs, strict=True):
-                    inner[i] = x
-                return [x for x in bind(*inner) if _has_derivative(x)]
-
+            function = self._function(node, values, depending)
             return jax.jvp(function, [values[i] for i in depending], directions)[1]
 
         xs = [x._replace(laplacian=None, first=True) for x in operands]

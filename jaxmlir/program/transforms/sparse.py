@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import jax
-import numpy as np
-
 from jaxmlir.dialect.builder import named_ops
 from jaxmlir.dialect.ir import scope
 from jaxmlir.errors import ArgumentError
-from jaxmlir.program.transforms.compression import ColoredCompression, Compression
+from jaxmlir.program.transforms.compression import (
+    ColoredCompression,
+    Compression,
+    StencilCompression,
+)
 from jaxmlir.program.transforms.derivatives import composed
-from jaxmlir.program.transforms.ends import leaves_of, to_differentiate
-from jaxmlir.program.transforms.stencils import StencilCompression
+from jaxmlir.program.transforms.ends import argnum_leaves, to_differentiate
+from jaxmlir.sparse import detect
 from jaxmlir.sparse.coloring import Coloring
 from jaxmlir.sparse.pattern import SparsityPattern
 from jaxmlir.sparse.symbolic import Stencil, SymbolicPattern
@@ -30,16 +31,12 @@ if TYPE_CHECKING:
 
 def jacobian_sparsity(program: Program, argnums: int | Sequence[int]) -> Pattern:
     """The pattern that :meth:`Program.jacobian_sparsity` returns."""
-    from jaxmlir.sparse import detect
-
-    return detect.jacobian_sparsity(program, program.name, _leaves(program, argnums))
+    return detect.jacobian_sparsity(program, program.name, argnum_leaves(program, argnums))
 
 
 def hessian_sparsity(program: Program, argnums: int | Sequence[int]) -> Pattern:
     """The pattern that :meth:`Program.hessian_sparsity` returns."""
-    from jaxmlir.sparse import detect
-
-    return detect.hessian_sparsity(program, program.name, _leaves(program, argnums))
+    return detect.hessian_sparsity(program, program.name, argnum_leaves(program, argnums))
 
 
 def jacobian(fun: Callable[..., Any], *args: Any, argnums: int | Sequence[int] = 0) -> BCOO:
@@ -78,11 +75,6 @@ def jacobian(fun: Callable[..., Any], *args: Any, argnums: int | Sequence[int] =
     return program.sparse_jacobian(argnums, pattern=pattern)(*args)
 
 
-def _leaves(program: Program, argnums: int | Sequence[int]) -> list[int]:
-    args_tree = program.in_tree.children()[0]
-    return leaves_of(args_tree, to_differentiate(argnums, args_tree))
-
-
 def _has_op(program: Program, names: frozenset[str]) -> bool:
     with scope():
         functions = program.functions.values()
@@ -116,21 +108,16 @@ def sparse_matrix(
         raise ArgumentError(f"format: expected 'bcoo' or 'dense', got {format!r}")
     if chunk_size is not None and (integer(chunk_size) or 0) < 1:
         raise ArgumentError(f"chunk_size: expected a positive number or None, got {chunk_size!r}")
-    for i in _leaves(program, argnums):
-        if not jax.dtypes.issubdtype(program.in_avals[i].dtype, np.floating):
-            raise ArgumentError(
-                f"{name} of @{program.name}: expected arguments of real numbers to differentiate "
-                f"in, got {program.in_avals[i].str_short()}"
-            )
+    argnum_leaves(program, argnums, real_for=name)
     positions = to_differentiate(argnums, program.in_tree.children()[0])
     compute: Compression
     if isinstance(pattern, SymbolicPattern):
         stencil = _stencil_of(program, _mode(program, mode), pattern, name)
-        compute = StencilCompression(program, positions, stencil, pattern, chunk_size)
+        compute = StencilCompression(program, positions, pattern, chunk_size, stencil)
     else:
         coloring = pattern.coloring(_mode(program, mode))
         _warn_if_dense(program, pattern, coloring, name)
-        compute = ColoredCompression(program, positions, coloring, pattern, chunk_size)
+        compute = ColoredCompression(program, positions, pattern, chunk_size, coloring)
     return composed(program, name, compute.as_dense if format == "dense" else compute.as_bcoo)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from jaxmlir.dialect.builder import returned, set_attribute, set_results
+from jaxmlir.dialect.builder import create, returned, set_attribute, set_results, symbol_ref
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.support.masks import Dims, Mask
 from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
@@ -163,13 +163,9 @@ class Call(HigherOrderRule):
         symbol: str,
         pattern: tuple[Any, ...],
     ) -> Emitter:
-        attributes = attributes | {self.callee: ir.FlatSymbolRefAttr.get(symbol)}
+        attributes = attributes | {self.callee: symbol_ref(symbol)}
         types = list(rules.program.function(symbol).type.results)
-
-        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            return list(ir.Operation.create(name, types, list(args), attributes).results)
-
-        return Emitter(pattern, write)
+        return Emitter(pattern, lambda args: create(name, types, args, attributes))
 
     def _halves(
         self, rules: Rules, like: Any, halves: ForwardedFunction

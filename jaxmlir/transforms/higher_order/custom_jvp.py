@@ -26,12 +26,11 @@ from jaxmlir.dialect.builder import (
     instantiated,
     reachable,
     references,
-    symbol_ref,
     zeros,
 )
-from jaxmlir.dialect.custom_rule_ops import fitting, refused, stands_for_primitive
+from jaxmlir.dialect.custom_rule_ops import fitting, stands_for_primitive
 from jaxmlir.dialect.ir import func, ir, symbol_uses
-from jaxmlir.rewriting.dedupe import rename_uses
+from jaxmlir.rewriting.dedupe import rename, rename_uses
 from jaxmlir.rewriting.sizes import SizeSubstitution
 from jaxmlir.support.masks import Dims, Mask, chosen, filled, left_out, present, split
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, waiting
@@ -43,13 +42,13 @@ from jaxmlir.transforms.higher_order.custom_rules import (
     batch_rules,
     batched_with_rules,
     error_at,
+    fitting_rule,
     in_zeros,
     is_float0,
     joined,
     keep_attributes,
     out_zeros,
     places_given,
-    rule_symbol,
 )
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.new_function import call, clone_function
@@ -259,11 +258,11 @@ class _JvpRule:
         self.num_consts = attribute(op, "num_consts", 0)
         self.num_results = n = len(op.results)
         active = active[self.num_consts :]
-        self.symbol, not_taken = _fitting(rules, op, active)
-        function = rules.program.function(self.symbol)
+        function = _fitting(rules, op, active)
+        self.symbol = function.name.value
         inputs, outputs = list(function.type.inputs), list(function.type.results)
         self.tangent_types = inputs[len(active) :]
-        self.active = tuple(left_out(active, not_taken))
+        self.active = tuple(left_out(active, in_zeros(function, len(active))))
         """Which of the tangents that it takes are nonzero."""
         self.unknown = (*[False] * len(active), *self.active)
         """Which of its arguments are nonzero tangents."""
@@ -278,22 +277,13 @@ def _rules_of(attributes: Any) -> list[str]:
     return [s for name in names if name in attributes for s in symbol_uses(attributes[name])]
 
 
-def _fitting(rules: Rules, op: Any, active: Mask) -> tuple[str, Mask]:
-    """The rule that takes the fewest tangents besides the active ones, and those it omits."""
+def _fitting(rules: Rules, op: Any, active: Mask) -> func.FuncOp:
+    """The rule that takes the fewest tangents besides those there are."""
     attributes = rules.told(op, tuple(not a for a in active)) if any(active) else {}
     if "jvp_jaxpr" not in attributes:
         rules.program.trace_rules(of=op)
         attributes = op.attributes
-    zeros = {
-        symbol: in_zeros(rules.program.function(symbol), len(active))
-        for symbol in _rules_of(attributes)
-    }
-    symbol = fitting([not a for a in active], zeros.items())
-    if symbol is None:
-        has_jvp = "jvp_jaxpr" in attributes
-        symbol = attributes["jvp_jaxpr"].value if has_jvp else rule_symbol(op, "jvp_jaxpr")
-        raise error_at(op, refused(symbol, active, zeros[symbol]))
-    return symbol, zeros[symbol]
+    return fitting_rule(rules, op, attributes, "jvp_jaxpr", _rules_of(attributes), active)
 
 
 def _batch_attributes(
@@ -315,12 +305,7 @@ def _batch_attributes(
     symbols = {rule: rule for rule in (*jvp_rules, *transposes)}
     entry = batch_rules(rules, key, symbols, out_dims, write)
     names = [n for n in ("jvp_jaxpr", "jvp_with_zeros", "transposes") if n in attributes]
-    batched = {n: [symbol_ref(entry.symbols[s]) for s in symbol_uses(attributes[n])] for n in names}
-    encoded = {
-        name: refs[0] if name == "jvp_jaxpr" else ir.ArrayAttr.get(refs)
-        for name, refs in batched.items()
-    }
-    return encoded, entry.out_dims
+    return {n: rename(attributes[n], entry.symbols) for n in names}, entry.out_dims
 
 
 def _batch_rules(

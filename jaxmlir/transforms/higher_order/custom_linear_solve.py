@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import create, instantiated, symbol_ref
+from jaxmlir.dialect.builder import build, create, instantiated, symbol_ref
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import batched_type, tangent_type_of
 from jaxmlir.support.masks import Dims, Mask, filled
@@ -258,8 +258,8 @@ def _record(fields: dict[str, ir.Attribute]) -> ir.Attribute:
 
 
 def _negated(a: ir.Value) -> ir.Value:
-    return create("jaxpr.neg", [a.type], [a], {})[0]
+    return build("neg", [a], a.type)
 
 
 def _added(a: ir.Value, b: ir.Value | None) -> ir.Value:
-    return a if b is None else create("jaxpr.add_any", [a.type], [a, b], {})[0]
+    return a if b is None else build("add_any", [a, b], a.type)

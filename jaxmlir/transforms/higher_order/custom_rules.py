@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from jaxmlir.bridge.custom_rules.pending import DerivedSource, PendingRules
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import attribute, create, symbol_ref
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES as OF_RULES
-from jaxmlir.dialect.custom_rule_ops import MARK, is_choosy, is_untraced
+from jaxmlir.dialect.custom_rule_ops import MARK, fitting, is_choosy, is_untraced, refused
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import JaxmlirError, TransformError
@@ -62,6 +62,35 @@ def in_zeros(rule: func.FuncOp, count: int) -> Mask:
 def out_zeros(rule: func.FuncOp, count: int) -> Mask:
     """Which of its (co)tangents a rule leaves out because they are zero."""
     return attribute(rule, "jaxpr.out_zeros", (False,) * count)
+
+
+def fitting_rule(
+    rules: Rules,
+    op: Any,
+    attributes: Mapping[str, ir.Attribute],
+    name: str,
+    symbols: Iterable[str],
+    nonzero: Mask,
+) -> func.FuncOp:
+    """The rule, of those of an op, that is told of most of the zeros that there are.
+
+    Args:
+      attributes: those that name the rules.
+      name: which of these names the one that is told of none.
+      symbols: those of all rules.
+      nonzero: which (co)tangents there are.
+
+    Raises:
+      TransformError: there is none, or it has to be told that one of them is zero.
+    """
+    functions = [rules.program.function(symbol) for symbol in symbols]
+    cases = ((function, in_zeros(function, len(nonzero))) for function in functions)
+    function = fitting([not nz for nz in nonzero], cases)
+    if function is None:
+        symbol = attributes[name].value if name in attributes else rule_symbol(op, name)
+        zeros = in_zeros(rules.program.function(symbol), len(nonzero))
+        raise error_at(op, refused(symbol, nonzero, zeros))
+    return function
 
 
 def places_given(rule: func.FuncOp, count: int, first: int = 0) -> list[int | None]:

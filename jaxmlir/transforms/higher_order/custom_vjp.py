@@ -14,13 +14,13 @@ result would be the sum over all elements, and each element would add all of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from jaxmlir.bridge.custom_rules.pending import Backward, forward_mode_error
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import attribute, create, instantiated, symbol_ref
-from jaxmlir.dialect.custom_rule_ops import MARK, backward_rules, fitting, refused, vjp_rules
+from jaxmlir.dialect.custom_rule_ops import MARK, backward_rules, fitting, vjp_rules
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.types import batched_type, has_tangent, tangent_type
 from jaxmlir.rewriting.dedupe import rename
@@ -33,13 +33,13 @@ from jaxmlir.transforms.higher_order.custom_rules import (
     batch_rules,
     batched_with_rules,
     error_at,
+    fitting_rule,
     in_zeros,
     is_float0,
     joined,
     keep_attributes,
     out_zeros,
     places_given,
-    rule_symbol,
     with_batched_rules,
 )
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
@@ -180,29 +180,13 @@ def _derivative(
         of_rules = {MARK: table.number(Backward(table.of(op), zeros))}
     else:
         rules.program.trace_rules(of=op)
-        fwd = _forward(rules, op, active)
-        of_rules = _backward_attributes(rules, op, fwd)
+        by_fwd = vjp_rules(dict(op.attributes.items()))
+        fwd = _ForwardRule(fitting_rule(rules, op, op.attributes, "fwd_jaxpr", by_fwd, active))
+        of_rules = _backward_attributes(rules, op, by_fwd[fwd.symbol])
     attributes = dict(op.attributes.items())
     of_lin = {"in_zeros": codec.encode(zeros), "num_res": codec.encode(fwd.num_res)}
     of_lin |= {k: attributes[k] for k in ("bwd_error", "symbolic_zeros") if k in attributes}
     return fwd, of_lin | of_rules
-
-
-def _forward(rules: Rules, op: Any, active: Mask) -> _ForwardRule:
-    """The forward rule for the active operands.
-
-    Raises:
-      TransformError: there is none, or it assumes that the tangent of one of them is zero.
-    """
-    symbols = vjp_rules(dict(op.attributes.items()))
-    candidates = [_ForwardRule(rules.program.function(symbol)) for symbol in symbols]
-    best = fitting([not a for a in active], [(fwd, fwd.in_zeros) for fwd in candidates])
-    if best is None:
-        symbol = rule_symbol(op, "fwd_jaxpr")
-        raise error_at(
-            op, refused(symbol, active, in_zeros(rules.program.function(symbol), len(active)))
-        )
-    return best
 
 
 def _backward(rules: Rules, op: Any, nonzero: Mask) -> func.FuncOp:
@@ -211,9 +195,8 @@ def _backward(rules: Rules, op: Any, nonzero: Mask) -> func.FuncOp:
     if "bwd" in traced:
         return rules.program.function(traced["bwd"].value)
     rules.program.trace_rules(of=op)
-    candidates = map(rules.program.function, backward_rules(dict(op.attributes.items())))
-    best = fitting([not nz for nz in nonzero], [(f, in_zeros(f, len(nonzero))) for f in candidates])
-    return best or rules.program.function(rule_symbol(op, "bwd"))
+    symbols = backward_rules(dict(op.attributes.items()))
+    return fitting_rule(rules, op, op.attributes, "bwd", symbols, nonzero)
 
 
 def _pulled(
@@ -249,11 +232,11 @@ def _pulled(
     return Emitter(tuple(i is not None for i in taken), write)
 
 
-def _backward_attributes(rules: Rules, op: Any, fwd: _ForwardRule) -> dict[str, ir.Attribute]:
+def _backward_attributes(rules: Rules, op: Any, symbols: Iterable[str]) -> dict[str, ir.Attribute]:
     """The attributes of a custom_lin that name the backward rules of a forward rule."""
     attributes: dict[str, ir.Attribute] = {}
     with_zeros = []
-    for symbol in vjp_rules(dict(op.attributes.items()))[fwd.symbol]:
+    for symbol in symbols:
         if any(in_zeros(rules.program.function(symbol), len(op.results))):
             with_zeros.append(symbol_ref(symbol))
         else:

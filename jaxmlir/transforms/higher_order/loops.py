@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from jaxmlir._compat import core
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import instantiated, trip_count
+from jaxmlir.dialect.builder import create, instantiated, symbol_ref, trip_count
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import batched_type, tangent_type_of
 from jaxmlir.support.masks import chosen, filled, split
@@ -72,14 +72,14 @@ class WhileOp(NamedTuple):
         """Writes the op at the current insertion point; gives its results."""
         attributes = {
             **self.other,
-            "cond_jaxpr": ir.FlatSymbolRefAttr.get(self.cond),
-            "body_jaxpr": ir.FlatSymbolRefAttr.get(self.body),
+            "cond_jaxpr": symbol_ref(self.cond),
+            "body_jaxpr": symbol_ref(self.body),
         }
         for name, value in (("cond_nconsts", self.cond_consts), ("body_nconsts", self.body_consts)):
             if value:
                 attributes[name] = codec.encode(value)
-        types = list(rules.program.function(self.body).type.results)
-        return list(ir.Operation.create("jaxpr.while", types, list(args), attributes).results)
+        types = rules.program.function(self.body).type.results
+        return create("jaxpr.while", types, args, attributes)
 
 
 PLAIN_SCAN = frozenset(
@@ -165,7 +165,7 @@ class ScanOp(NamedTuple):
             return []
         attributes = {
             **self.other,
-            "jaxpr": ir.FlatSymbolRefAttr.get(self.body),
+            "jaxpr": symbol_ref(self.body),
             "length": codec.encode(self.length),
         }
         for name, value in (
@@ -175,4 +175,4 @@ class ScanOp(NamedTuple):
         ):
             if value:
                 attributes[name] = codec.encode(value)
-        return list(ir.Operation.create("jaxpr.scan", types, list(args), attributes).results)
+        return create("jaxpr.scan", types, args, attributes)

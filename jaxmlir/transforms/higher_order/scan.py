@@ -18,10 +18,11 @@ have cotangents or are batched.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from jaxmlir.dialect.builder import inline, instantiated, returned, set_results, zeros
+from jaxmlir.dialect.builder import build, inline, instantiated, returned, set_results, zeros
 from jaxmlir.dialect.ir import ir
 from jaxmlir.support.masks import (
     Dims,
@@ -419,18 +420,14 @@ def _two_bodies(
     stored = [v for v, source in zip(outs[num_results:], sources, strict=True) if source is None]
     set_results(fwd, [*outs[:num_results], *stored])
     hoisted = hoist(rules, fwd, num_consts, num_results)
-    taken = iter(hoisted.results)
-    next_taken, num_taken, num_stacked = next(taken, None), 0, 0
-    position = num_results
-    for i, source in enumerate(sources):
-        if source is None:
-            if position == next_taken:
-                sources[i] = ("invariant", num_taken)
-                next_taken, num_taken = next(taken, None), num_taken + 1
-            else:
-                sources[i] = ("result", num_results + num_stacked)
-                num_stacked += 1
-            position += 1
+    places, stacked = itertools.count(num_results), itertools.count(num_results)
+    before, taken = itertools.count(), frozenset(hoisted.results)
+
+    def place_of_stored() -> tuple[str, int]:
+        is_invariant = next(places) in taken
+        return ("invariant", next(before)) if is_invariant else ("result", next(stacked))
+
+    sources = [place_of_stored() if source is None else source for source in sources]
 
     invariant = [
         kind == "invariant" or (kind == "operand" and i < num_consts) for kind, i in sources
@@ -480,9 +477,7 @@ def transpose_body(
 
     outs = returned(function)
     with before_return(function), function.location:
-        added = [
-            ir.Operation.create("jaxpr.add_any", [total.type], [total, ct]).result
-            for total, ct in zip(sums, outs, strict=False)
-        ]
+        pairs = zip(sums, outs, strict=False)
+        added = [build("add_any", [total, ct], total.type) for total, ct in pairs]
     set_results(function, [*added, *outs[num_sums:]])
     return name, ct_pattern

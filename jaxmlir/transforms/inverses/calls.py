@@ -12,7 +12,7 @@ import functools
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,14 +22,14 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from jaxmlir._compat import core
-from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.bridge.importer import import_jaxpr
 from jaxmlir.caching import setting
 from jaxmlir.dialect import codec, custom_rule_ops
-from jaxmlir.dialect.builder import inline, returned, symbol_ref
-from jaxmlir.dialect.ir import func, functions, ir
+from jaxmlir.dialect.builder import inline, symbol_ref
+from jaxmlir.dialect.ir import functions, ir
 from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.dialect.types import aval_of, widths_of
+from jaxmlir.rewriting.dedupe import short_name, structure_of
 from jaxmlir.support.masks import chosen, split
 from jaxmlir.transforms.higher_order.custom_linear_solve import Solve
 from jaxmlir.transforms.inverses.linear import Update
@@ -136,13 +136,13 @@ LIBRARY: dict[str, LibraryFunction] = {
 
 def learn_known(site: Site, symbol: str) -> bool:
     """Applies the rule of a library function's call; false if the call is of another function."""
-    name = re.sub(r"(_\d+)+$", "", symbol)
+    name = short_name(symbol)
     if name not in LIBRARY:
         return False
     if "library" not in site.memory:
         avals = tuple(aval_of(v.type) for v in site.operands)
-        text = _text(site.solver.rules.program.functions, symbol)
-        site.memory["library"] = text == _traced(name, avals, setting())
+        own = structure_of(site.solver.rules.program.functions, symbol, without=_DERIVATIVES)
+        site.memory["library"] = own == _traced(name, avals, setting())
     if not site.memory["library"]:
         return False
     LIBRARY[name].check(site)
@@ -161,8 +161,8 @@ def _defaults(name: str) -> dict[str, Any]:
 
 
 @functools.cache
-def _traced(name: str, avals: tuple[Any, ...], _: object) -> str | None:
-    """The :func:`_text` of JAX's function for arguments of these types, in a setting."""
+def _traced(name: str, avals: tuple[Any, ...], _: object) -> Any | None:
+    """The structure of JAX's function for arguments of these types, in a setting."""
     function = _function(name)
     if function is None or not all(isinstance(a, core.ShapedArray) for a in avals):
         return None
@@ -175,36 +175,11 @@ def _traced(name: str, avals: tuple[Any, ...], _: object) -> str | None:
             return None
     traced = functions(import_jaxpr(closed, "main").module)
     symbols = [s for s in traced if re.fullmatch(rf"{name}(_\d+)*", s)]
-    return _text(traced, symbols[-1]) if symbols else None
+    return structure_of(traced, symbols[-1], without=_DERIVATIVES) if symbols else None
 
 
 # Derivative rules do not affect the value.
-_ERRORS = frozenset(("jvp_error", "fwd_error", "bwd_error"))
-_DERIVATIVES = custom_rule_ops.ATTRIBUTES | _ERRORS | {custom_rule_ops.MARK}
-_SYMBOL = re.compile(r"@([\w.]+)")
-
-
-def _text(functions: Mapping[str, func.FuncOp], symbol: str) -> str:
-    """A function and those it calls, as a text that does not depend on their symbols."""
-    numbers = {symbol: 0}
-    lines = []
-    for name in (pending := [symbol]):
-        function = functions[name]
-        values = {v: i for i, v in enumerate(function.arguments)}
-        lines.append(str(function.type))
-        for op, op_name, operands in ops_of(function):
-            attributes = [f"{k}={a}" for k, a in op.attributes.items() if k not in _DERIVATIVES]
-            text = " ".join(sorted(attributes))
-            for called in _SYMBOL.findall(text):
-                if called not in numbers:
-                    numbers[called] = len(numbers)
-                    pending.append(called)
-            text = _SYMBOL.sub(lambda m: f"@{numbers[m[1]]}", text)
-            types = ", ".join(str(t) for t in op.results.types)
-            lines.append(f"{op_name} {[values[v] for v in operands]} {text} {types}")
-            values.update({v: len(values) + i for i, v in enumerate(op.results)})
-        lines.append(str([values[v] for v in returned(function)]))
-    return "\n".join(lines)
+_DERIVATIVES = custom_rule_ops.TRACED | {custom_rule_ops.MARK}
 
 
 class CallInverse(InverseRule):
@@ -236,7 +211,7 @@ class CallInverse(InverseRule):
         elif site.name == name:
             names = ("name", "jaxpr.ctx")
             attributes = {k: v for k, v in site.op.attributes.items() if k in names}
-        attributes["jaxpr"] = ir.FlatSymbolRefAttr.get(inverted.symbol)
+        attributes["jaxpr"] = symbol_ref(inverted.symbol)
         return site.create(name, function.type.results, values, attributes)
 
 

@@ -296,49 +296,38 @@ ad.primitive_transposes[custom_inverse_call_p] = _transpose
 
 def _batch(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
     """Batches the function and its inverses, except inverses in operands that are not batched."""
-    size = axis_data.size
     batched = [d is not None for d in dims]
     args = [
         batching.moveaxis(x, d, 0) if b else x for x, d, b in zip(args, dims, batched, strict=True)
     ]
-    in_axes = [0 if b else None for b in batched]
 
-    def over(closed: Any, axes: Sequence[int | None], total: bool) -> Any:
-        function = jax.vmap(
-            core.jaxpr_as_fun(closed),
-            in_axes=tuple(axes),
-            axis_size=size,
-            axis_name=None if axis_data.name is core.no_axis_name else axis_data.name,
-            spmd_axis_name=axis_data.spmd_name,
-        )
-
-        def summed(*xs: Any) -> Any:
-            outs = function(*xs)
-            return [jnp.sum(out, 0) for out in outs] if total else outs
-
-        avals = [
-            a if axis is None else core.unmapped_aval(size, 0, a)
-            for a, axis in zip(closed.in_avals, axes, strict=True)
-        ]
-        return jax.make_jaxpr(summed)(*map(_stand_in, avals))
+    def over(closed: Any, in_batched: Sequence[bool]) -> Any:
+        return batching.batch_jaxpr(closed, axis_data, in_batched, True)[0]
 
     usable = [k for k, chosen in enumerate(params["operands"]) if all(batched[i] for i in chosen)]
     inverses, log_dets = [], []
-    results = [0] * len(params["call_jaxpr"].out_avals)
+    results = [True] * len(params["call_jaxpr"].out_avals)
     for k in usable:
         chosen = params["operands"][k]
-        others = [axis for i, axis in enumerate(in_axes) if i not in chosen]
-        inverses.append(over(params["inverses"][k], [*results, *others], False))
-        axes = [*[0] * len(chosen), *results, *others]
-        log_dets.append(over(params["log_dets"][k], axes, True))
+        others = [b for i, b in enumerate(batched) if i not in chosen]
+        inverses.append(over(params["inverses"][k], [*results, *others]))
+        in_batched = [*[True] * len(chosen), *results, *others]
+        log_dets.append(_summed(over(params["log_dets"][k], in_batched)))
     outs = custom_inverse_call_p.bind(
         *args,
-        call_jaxpr=over(params["call_jaxpr"], in_axes, False),
+        call_jaxpr=over(params["call_jaxpr"], batched),
         inverses=tuple(inverses),
         log_dets=tuple(log_dets),
         operands=tuple(params["operands"][k] for k in usable),
     )
     return outs, [0] * len(outs)
+
+
+def _summed(closed: Any) -> Any:
+    """A closed jaxpr whose results are summed over their first dimension."""
+    function = core.jaxpr_as_fun(closed)
+    avals = map(_stand_in, closed.in_avals)
+    return jax.make_jaxpr(lambda *xs: [jnp.sum(out, 0) for out in function(*xs)])(*avals)
 
 
 batching.fancy_primitive_batchers[custom_inverse_call_p] = _batch

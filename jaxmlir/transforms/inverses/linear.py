@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxmlir.dialect.builder import gather_of
+from jaxmlir.dialect.builder import gather_of, window_sizes
 from jaxmlir.transforms.inverses.rule import (
     RULES,
     Formula,
@@ -295,9 +295,7 @@ class Update(Formulas):
             hits = lax.scatter_add(zeros, at, ones, numbers, mode=mode)
         if np.max(hits, initial=0) > 1:
             return None
-        collapsed = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
-        window = iter(update_shape[d] for d in numbers.update_window_dims)
-        sizes = tuple(1 if d in collapsed else next(window) for d in range(len(shape)))
+        sizes = window_sizes(numbers, [update_shape[d] for d in numbers.update_window_dims])
         taken = gather_of(numbers)
 
         def steps(x: Any, indices: Any, updates: Any) -> list[Any]:

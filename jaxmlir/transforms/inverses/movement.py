@@ -19,6 +19,7 @@ import numpy as np
 from jax import lax
 
 from jaxmlir.analysis.moves import MOVES, Move
+from jaxmlir.dialect.builder import overwrites
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops.record import operands_in
 from jaxmlir.dialect.types import aval_of
@@ -241,7 +242,18 @@ def _gather(
 
 _register("dynamic_slice", moved=(0,))
 _register("dynamic_update_slice", moved=(0, 1))
-RULES["scatter"] = Movement(Move(_scatter, ("dimension_numbers", "mode")), moved=(0, 2))
+
+
+class Scatter(Movement):
+    """Elements that are overwritten are lost, and what a function makes of them is no movement."""
+
+    def _moved(self, site: Site) -> list[tuple[np.ndarray, np.ndarray]] | None:
+        if not overwrites(site.op):
+            raise NotInvertible("it puts what a function makes of elements in their place")
+        return super()._moved(site)
+
+
+RULES["scatter"] = Scatter(Move(_scatter, ("dimension_numbers", "mode")), moved=(0, 2))
 
 
 class Gather(Movement):

@@ -49,13 +49,11 @@ class ElementwiseEquation:
 
     def function(self) -> Callable[..., Any]:
         """``(unknown, *others) -> known``."""
-        applied = [(site, *site.primitive_and_params) for site in self.sites]
 
         def function(x: Any, *others: Any) -> Any:
             values = {self.unknown: x, **dict(zip(self.others, others, strict=True))}
-            for site, primitive, params in applied:
-                outs = primitive.bind(*[values[v] for v in site.operands], **params)
-                outs = outs if primitive.multiple_results else [outs]
+            for site in self.sites:
+                outs = site.apply(*(values[v] for v in site.operands))
                 values.update(zip(site.results, outs, strict=True))
             return values[self.known]
 

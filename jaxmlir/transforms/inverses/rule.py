@@ -303,14 +303,8 @@ def forward(site: Site) -> None:
     if not where.size:
         return
     where = where.reshape(box_shape(where, full.shape))
-    primitive, params = site.primitive_and_params
     args = [_at(site, v, where, full.shape) for v in site.operands]
-
-    def applied(*xs: Any) -> list[Any]:
-        out = primitive.bind(*xs, **params)
-        return out if primitive.multiple_results else [out]
-
-    (value,) = site.emit("forward", applied, args)
+    (value,) = site.emit("forward", site.apply, args)
     site.tell(result, value, where)
 
 
@@ -378,8 +372,7 @@ def _add_log_det(
     if log_det is UNDEFINED or numbers[0] != numbers[1]:
         raise NotInvertible("its results are not independent, so it has no log-determinant")
     if log_det is JACOBIAN:
-        number = len(site.results)
-        log_det = _slopes(site, unknown, number) if rule.elementwise else _slogdet(site, unknown)
+        log_det = (_slopes if rule.elementwise else _slogdet)(site, unknown)
     else:
         log_det = functools.partial(log_det, **attributes)
 
@@ -411,20 +404,23 @@ def _numbers(value: ir.Value) -> Any:
     return aval.size * (2 if jnp.issubdtype(aval.dtype, jnp.complexfloating) else 1)
 
 
-def _slopes(site: Site, unknown: tuple[int, ...], number: int) -> Callable[..., Any]:
+def _of_unknown(site: Site, unknown: tuple[int, ...]) -> Callable[..., list[Any]]:
+    """``(operand, *results, *known operands)`` -> the op's results as a function of the operand."""
+    count, number = len(site.operands), len(site.results)
+
+    def results(x: Any, *rest: Any) -> list[Any]:
+        others = iter(rest[number:])
+        return site.apply(*(x if i in unknown else next(others) for i in range(count)))
+
+    return results
+
+
+def _slopes(site: Site, unknown: tuple[int, ...]) -> Callable[..., Any]:
     """log|d result / d operand| of each element, by the op's JVP rule."""
-    primitive, params = site.primitive_and_params
-    count = len(site.operands)
+    function = _of_unknown(site, unknown)
 
     def log_slope(x: Any, *rest: Any) -> Any:
-        others = iter(rest[number:])
-        fixed = [None if i in unknown else next(others) for i in range(count)]
-
-        def of_unknown(x: Any) -> Any:
-            return primitive.bind(*(x if v is None else v for v in fixed), **params)
-
-        _, slope = jax.jvp(of_unknown, (x,), (jnp.ones_like(x),))
-        (slope,) = slope if primitive.multiple_results else (slope,)
+        _, (slope,) = jax.jvp(lambda x: function(x, *rest), (x,), (jnp.ones_like(x),))
         return jnp.log(jnp.abs(slope))
 
     return log_slope
@@ -432,18 +428,13 @@ def _slopes(site: Site, unknown: tuple[int, ...], number: int) -> Callable[..., 
 
 def _slogdet(site: Site, unknown: tuple[int, ...]) -> Callable[..., Any]:
     """log|det| of the op's Jacobian in one operand, by its JVP rule."""
-    primitive, params = site.primitive_and_params
-    count, number = len(site.operands), len(site.results)
+    function = _of_unknown(site, unknown)
 
     def log_det(x: Any, *rest: Any) -> Any:
-        others = iter(rest[number:])
-        fixed = [None if i in unknown else next(others) for i in range(count)]
+        def of_vector(flat: Any) -> Any:
+            return ravel_pytree(function(flat.reshape(x.shape), *rest))[0]
 
-        def of_unknown(flat: Any) -> Any:
-            args = [flat.reshape(x.shape) if v is None else v for v in fixed]
-            return ravel_pytree(primitive.bind(*args, **params))[0]
-
-        return dense_log_det(of_unknown, jnp.ravel(x))
+        return dense_log_det(of_vector, jnp.ravel(x))
 
     return log_det
 

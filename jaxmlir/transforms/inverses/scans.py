@@ -178,13 +178,11 @@ class ScanInverse(InverseRule):
             return
         # The inverse takes (carry, ys, consts, history, xs); a scan's body takes (consts, carry,
         # history, xs, ys).
-        sizes = {"consts": n_consts, "carry": len(rest), "history": len(carried)}
-        sizes |= {"xs": sum(xs), "ys": sum(ys)}
-        place, total = {}, 0
-        for name, size in sizes.items():
-            place[name] = range(total, total + size)
-            total += size
-        order = [i for g in ("carry", "ys", "consts", "history", "xs") for i in place[g]]
+        numbers = range(n_consts + n + sum(xs) + sum(ys))
+        of_consts, of_carry, history, of_xs, of_ys = split(
+            numbers, n_consts, len(rest), len(carried), sum(xs)
+        )
+        order = [*of_carry, *of_ys, *of_consts, *history, *of_xs]
         arguments = inverted.arguments
         slices = [i for i in arguments if i >= n_consts + n]
         new_ys = [i for i in inverted.results if i >= n]

@@ -324,6 +324,12 @@ class Site:
     def params(self) -> dict[str, Any]:
         return self.primitive_and_params[1]
 
+    def apply(self, *xs: Any) -> list[Any]:
+        """The op's results of arrays."""
+        primitive, params = self.primitive_and_params
+        outs = primitive.bind(*xs, **params)
+        return outs if primitive.multiple_results else [outs]
+
     @property
     def signature(self) -> tuple[Any, ...]:
         """What identifies the op, apart from its types."""
