@@ -218,7 +218,7 @@ def _units_of(value: ir.Value) -> list[int]:
     return [d for d, size in enumerate(shape_of(value)) if size == 1]
 
 
-# f(x[a,1], y[a,1])[a,1] = f(x[a], y[a])[a]; operands may be scalars, which are broadcast
+# f(x[a,1], y[a,1])[a,1] = f(x[a], y[a])[a]; operands may be broadcast along dimensions of size 1
 def _elementwise(f: _UnitDimFolder, node: OpView) -> ir.Value | None:
     (result,) = node.op.results
     gone = _units_of(result)
