@@ -196,7 +196,7 @@ class _OrderSearch:
         return part.cost.ns(self.network.costs)
 
     def _needed(self, indices: int, inside: int) -> int:
-        """Those of some indices that the result has, or a factor that is not in ``inside``."""
+        """The indices of a set that the result has, or a factor that is not in ``inside``."""
         needed = self._out & indices
         for i in _members(indices & ~needed):
             if self._users[i] & ~inside:
