@@ -1,23 +1,23 @@
-"""``jaxpr-factor-logsumexp``: a log-sum-exp with a constant of its loop is the log of a product.
+"""``jaxpr-factor-logsumexp``: a log-sum-exp with loop-invariant terms is the log of a product.
 
 The forward pass of a hidden Markov model or of a conditional random field, and the steps of
-Sinkhorn's method, add a vector to the rows of a matrix that is the same in every iteration, and
-take as many exponentials as the matrix has elements.  The exponential of a sum is a product, and
-those of the matrix can be taken before the loop::
+Sinkhorn's method, add a vector to the rows of a loop-invariant matrix, and compute as many
+exponentials as the matrix has elements.  The exponential of a sum is a product, and the
+exponentials of the matrix can be computed before the loop::
 
     log sum_i exp(x[i] + B[i, j])  =  m + r[j] + log sum_i exp(x[i] - m) E[i, j]
 
     m = max_i x[i],   r[j] = max_i B[i, j],   E[i, j] = exp(B[i, j] - r[j])
 
-Where no element of ``B`` is far below the greatest of its column, the greatest ``x[i]`` meets no
-small factor: nothing that counts underflows, and the rounding errors are those of the other side.
-How far they are is asked once, before the loop, of which there are two versions: a ``cond`` runs
-the one with products, or, if the numbers are too far apart, infinite or NaN, the one as it was.
-The derivative of that one computes the exponentials again, rather than keep them (``remat2``).
-A loop that runs after such an answer, of a derivative for example, is not asked again.
+If no element of ``B`` is far below the maximum of its column, the greatest ``x[i]`` has no small
+factor: no significant term underflows, and the rounding errors are as before.  The distance is
+tested once, before the loop, of which there are two versions: a ``cond`` runs the version with
+products or, if the numbers are too far apart, infinite or NaN, the original one.  The derivative of
+the original version recomputes the exponentials instead of storing them (``remat2``).  Loops in the
+original branch of such a ``cond``, for example in a derivative, get no second test.
 
-Found is what ``logsumexp`` writes, of sums and differences of arrays, also multiplied with numbers
-or divided by them; what does not change along the summed dimensions is added afterwards.
+The pass finds the ops of ``logsumexp``, applied to sums and differences of arrays, also multiplied
+or divided by numbers.  Terms that are constant along the summed dimensions are added afterwards.
 """
 
 from __future__ import annotations
@@ -67,19 +67,19 @@ from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.new_function import ClonePlan, NewFunction
 from jaxmlir.transforms.templates import Rules
 
-# -- What the body of a loop becomes, by the numbers of its ops and values --
+# -- The rewriting of a loop body, in terms of the numbers of its ops and values --
 #
-# Many bodies differ in the values of their constants only, and share one plan.
+# Bodies that only differ in the values of their constants share one plan.
 
 
-# Gradients of hidden Markov models, of the time that they took without, jax 0.10 and 0.12:
+# Gradients of hidden Markov models, time relative to that without the pass, jax 0.10 and 0.12:
 #   states                 8           16          32          64          128
 #   200 iterations         1.0, 1.1    0.74, 0.73  0.47, 0.48  0.30, 0.23  0.25, 0.24
 #   10                                                         0.85, 0.87  0.59, 0.48
 #   4                                                          1.1, 0.9    0.84, 0.94
 #   50, of 16 sequences    1.5, 1.2    0.46, 0.45  0.29, 0.29
 MIN_ITERATIONS = 8
-# Ops that the second version of a loop counts as, many of which are kernels of their own: it took
+# The number of ops that the second version of a loop counts as (many are separate kernels): it took
 # 0.2 to 0.35 s to compile, and with its derivative, which saves as much again, 0.45 to 0.55 s.
 VERSION_OPS = 600
 
@@ -88,10 +88,10 @@ class Exponentials(NamedTuple):
     """The ops that sum up the exponentials of a log-sum-exp, as a function.
 
     Attributes:
-      args: the values that it takes.
-      constants: those that are written again in it.
-      total: the value that it gives.
-      ops: those that it has, by number.
+      args: the values that are its arguments.
+      constants: the constants that are cloned into it.
+      total: the value that it returns.
+      ops: the numbers of its ops in the loop body.
     """
 
     args: tuple[int, ...]
@@ -101,14 +101,14 @@ class Exponentials(NamedTuple):
 
 
 class FactoringPlan:
-    """The rewriting of the bodies of loops that are alike but for their constants.
+    """The rewriting of loop bodies that only differ in the values of their constants.
 
     Attributes:
       found: the log-sum-exps that become products.
-      exponentials: of each, the function that computes them again.
-      check: the ops that compute what the products are asked of.
-      unused_far: the ops without users once the exponentials are computed again.
-      unused_near: those without users once the log-sum-exps are the logs of products.
+      exponentials: for each, the function that recomputes its exponentials.
+      check: the ops that compute the values that the test before the loop needs.
+      unused_far: the ops that are dead once the exponentials are recomputed.
+      unused_near: the ops that are dead once the log-sum-exps are logs of products.
     """
 
     def __init__(self, body: FunctionView, log_sum_exps: Sequence[LogSumExpMatch]):
@@ -125,8 +125,8 @@ class FactoringPlan:
 
     @property
     def far(self) -> list[int]:
-        """The ops of the body whose exponentials are computed again, by number; the ops that do so
-        have those of the sums."""
+        """The ops of the body that recomputes exponentials, by their numbers in the original body;
+        a recomputing op has the number of the sum that it replaces."""
         again, unused = {f.steps[-1] for f in self.found}, set(self.unused_far)
         return [i for i in range(self._length) if i in again or i not in unused]
 
@@ -144,16 +144,16 @@ def _exponentials(body: FunctionView, log_sum_exp: LogSumExpMatch) -> Exponentia
 
 
 def _cloned(body: FunctionView, constant: int) -> list[int]:
-    """The ops that a constant is written by again."""
+    """The ops to clone for a constant, operands first."""
     index = body.makers[constant]
     return [*(i for v in body.operands[index] for i in _cloned(body, v)), index]
 
 
 def _unused(body: FunctionView, instead: Mapping[int, Collection[int]]) -> list[int]:
-    """The ops whose results nobody uses, users first, when others take the place of some.
+    """The ops that are dead once some are replaced, users first.
 
     Args:
-      instead: of each op that is replaced, what those in its place are given.
+      instead: for each op that is replaced, the operands of its replacement.
     """
     used = set(body.returned)
     unused = []
@@ -182,7 +182,8 @@ class FactorLogsumexp(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-factor-logsumexp"
-    # Products of matrices in a loop are partitioned otherwise than sums: each turn moves arrays.
+    # Matrix products in a loop are partitioned in another way than sums, and would move arrays
+    # between devices in each iteration.
     partitioned: ClassVar = False
     min_iterations: Amount = MIN_ITERATIONS
     min_elements: Amount | None = None
@@ -196,7 +197,7 @@ class FactorLogsumexp(Pass):
         entries = graph.entry_points()
         loops = _LoopFactoring(program, self)
         count = 0
-        # The derivatives of a version do not hide its exponentials any more.
+        # In the derivative of a version with recomputation, the exponentials are visible again.
         conds = [op for ops in graph.ops.values() for op, name in ops if name == "jaxpr.cond"]
         answered = {next(symbols_of(op)) for op in conds if is_near(op.operands[0])}
         for function in outside_kernels(program, SCANS):
@@ -214,20 +215,20 @@ class _BodyVersions(NamedTuple):
 
     body: FunctionView
     check: func.FuncOp
-    """The function that chooses the version, given the constants."""
+    """The function that chooses the version, given the loop's constants."""
     far: str
     """The body for numbers that are far apart."""
     near: str
     """The body with products."""
     split: FunctionSplit | None
-    """The body with products in two, if part of it is the same in every iteration."""
+    """The split of the body with products, if it has loop-invariant ops to hoist."""
     patterns: _Patterns | None
-    """The clone plans of bodies that are alike."""
+    """The clone plans for bodies that are alike."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Patterns:
-    """The two versions of a body as patterns, from which those of bodies alike are written."""
+    """The two versions of a body as patterns, from which the versions of like bodies are cloned."""
 
     check: ClonePlan
     far: ClonePlan
@@ -240,7 +241,7 @@ class _Patterns:
     def write(
         self, rules: Rules, symbol: str, body: FunctionView, uses: SymbolUses
     ) -> _BodyVersions:
-        """The two versions of one more body that is alike."""
+        """Writes the two versions of another body that is alike."""
         ops = body.signatures
         far, near = (pattern.write(rules, symbol, ops, uses) for pattern in (self.far, self.near))
         again = [pattern.write(rules, "exponentials", ops, uses) for pattern in self.exponentials]
@@ -262,23 +263,23 @@ class _LoopFactoring:
         self._splits = FunctionSplits(self._rules, self._graph, self._bodies, GROWTH)
         self._work = Work(program)
         self._least = options.min_elements, options.min_ratio
-        # By the structure of a body: with what its constants were asked, and answered.
+        # By the structure of a body: its plans, each with the answers about constants behind it.
         self._plans: dict[Hashable, list[tuple[Answers, FactoringPlan | None]]] = {}
         self._min_iterations = options.min_iterations
         self._compile_time = CompileTime(program, options.calls)
         self._exponential = program.target.costs.transcendental
-        # By the body, and what of its arguments are constants and carried.
+        # By the body, and the numbers of its constants and carried values.
         self._by_body: dict[tuple[str, int, int], _BodyVersions | None] = {}
-        # What functions refer to, of those that are as they were read or copies of others.
+        # The symbol uses of functions that are unchanged, or copies of others.
         self.uses = self._graph.uses_in(program)
-        # A body with products of each plan.
+        # For each plan a body with products.
         self._near: dict[FactoringPlan, FunctionView] = {}
         self._patterns: dict[Hashable, _Patterns] = {}
-        # By the patterns of their bodies, and what else tells loops apart.
+        # By the patterns of the body, and the other properties of the loop.
         self._loops: dict[Hashable, ClonePlan] = {}
 
     def rewrite(self, function: func.FuncOp, op: Any) -> bool:
-        """Gives a loop in a function a second version, if that pays; whether it does."""
+        """Gives a loop in a function a second version, if that pays; returns whether it does."""
         scan = ScanOp.of(op)
         if not scan.num_consts or not scan.is_counted or scan.length < self._min_iterations:
             return False
@@ -310,8 +311,7 @@ class _LoopFactoring:
         op: Any,
         operands: Sequence[ir.Value],
     ) -> str:
-        """A function that is a loop with another body, what is the same in each iteration being
-        computed before it."""
+        """Writes a function that runs a loop with another body, with loop-invariant ops hoisted."""
         ops, patterns, types = (
             versions.body.signatures,
             versions.patterns,
@@ -340,7 +340,7 @@ class _LoopFactoring:
 
     def _versions(self, scan: ScanOp) -> _BodyVersions | None:
         symbol, num_consts = scan.body, scan.num_consts
-        # LoopEditor that have been written meanwhile are not in the graph.
+        # Bodies that this pass has written are not in the graph.
         if not self._graph.names.get(symbol, set()) >= NEEDED:
             return None
         function = self._program.function(symbol)
@@ -378,7 +378,7 @@ class _LoopFactoring:
         return plan
 
     def _write(self, plan: FactoringPlan, body: FunctionView, scan: ScanOp) -> _BodyVersions:
-        """The two versions of a body that none before was like."""
+        """Writes the two versions of a body that is like none before."""
         far, near = (body.of_copy(self._bodies.copy(scan.body, body)) for _ in range(2))
         again = [
             self._recompute(f, exponentials, far)
@@ -392,7 +392,7 @@ class _LoopFactoring:
         near_view = FunctionView(near.function) if alike is None else alike.of_copy(near.function)
         self._near[plan] = near_view
         check, sources = self._check(plan, body, scan.num_consts)
-        # Where the constants of the body are in the one with products.
+        # The constants of the body with products, mapped to those of the original body.
         remaining = set(range(len(body.ops))).difference(plan.unused_near)
         constants = {
             near_view.ops.index(near.ops[i]): i
@@ -402,7 +402,7 @@ class _LoopFactoring:
         symbol = near.function.name.value
         split = self._splits.of_scan(scan.with_body(symbol, *scan.counts), body.arity, near_view)
         patterns = None
-        # What others are to refer to as well is not kept track of.
+        # References of the body to other functions are not tracked.
         if body.likeness and body.returned and not body.references():
             left = range(len(near_view.ops)) if split is None else split.left
             invariant, ops = None, body.signatures
@@ -425,7 +425,8 @@ class _LoopFactoring:
     def _recompute(
         self, log_sum_exp: LogSumExpMatch, exponentials: Exponentials, body: FunctionView
     ) -> func.FuncOp:
-        """Has the derivative of a log-sum-exp compute its exponentials again, by a function."""
+        """Has the derivative of a log-sum-exp recompute its exponentials: outlines these into a
+        function, called by ``remat2``."""
         args, constants, total, _ = exponentials
         types = [body.types[v] for v in args]
         new = NewFunction(self._rules, "exponentials", types, body.function)
@@ -445,7 +446,7 @@ class _LoopFactoring:
         return new.op
 
     def _put(self, log_sum_exps: Sequence[LogSumExpMatch], body: FunctionView) -> None:
-        """Writes logs of products in the place of log-sum-exps, which stay without users."""
+        """Replaces log-sum-exps by logs of products; the old ops stay, without users."""
         new: dict[int, ir.Value] = {}
         for f in log_sum_exps:
             op, (old,) = body.ops[f.op], range(*body.results[f.op])
@@ -458,8 +459,8 @@ class _LoopFactoring:
     def _check(
         self, plan: FactoringPlan, body: FunctionView, num_consts: int
     ) -> tuple[func.FuncOp, list[int | None]]:
-        """The number of the version, of the constants of a body; which of its ops are those of the
-        body."""
+        """The function that computes the number of the version from the constants of a body; and
+        for each of its ops the op of the body that it is a copy of, or ``None``."""
         types = body.types[:num_consts]
         new = NewFunction(self._rules, "near", types, body.function, detached=True)
         values = dict(enumerate(new.args))
@@ -486,7 +487,7 @@ _BRANCHES = (_FAR, "near")
 
 
 def _as_index(*near: Any) -> list[Any]:
-    """1 if all of them hold, else 0."""
+    """1 if all conditions hold, else 0."""
     are_near, *others = near
     for other in others:
         are_near = lax.bitwise_and(are_near, other)

@@ -1,22 +1,22 @@
 """``jaxpr-gather-dot``: rows selected before a matrix product or after, whichever costs less.
 
-To select rows and to multiply each by a matrix can be done in either order: ``x[idx] @ W`` is ``(x
-@ W)[idx]``.  Where there are more indices than rows, as in a graph with more edges than nodes, the
-second multiplies fewer rows; where few rows are wanted of many, the first does.  Likewise for
-slices, and for what they become in gradients: adding up rows, ``segment_sum(x @ W)`` against
-``segment_sum(x) @ W``, and padding with zeros.
+Selecting rows and multiplying each by a matrix commute: ``x[idx] @ W`` is ``(x @ W)[idx]``.  If
+there are more indices than rows, as in a graph with more edges than nodes, the second form
+multiplies fewer rows; if few of many rows are selected, the first does.  The same holds for slices,
+and for the transposes in gradients: adding up rows, ``segment_sum(x @ W)`` against ``segment_sum(x)
+@ W``, and padding with zeros.
 
 A selection is a matrix with a single 1 in each row, so this is the search of ``jaxpr-reassociate``
-with such factors.  What a row is multiplied by does not change, but sums are added up in another
-order: see there for the error.
+with additional factors.  Each row is multiplied by the same matrix as before, but sums are added up
+in another order: see there for the error.
 
-Slices are taken of products first where they are taken of what products are added up to, and leave
-out a part of it that nobody uses (:func:`_move_slices`)::
+First, slices of a sum of products move to the products if a part of the sum is unused
+(:func:`_move_slices`)::
 
     (d @ U.T + e @ V.T)[:, n:]   ->   (d @ U.T)[:, n:] + (e @ V.T)[:, n:]
 
-That is what the gradient of a recurrent network asks for: of the cotangent of ``[x, h]``, which
-several gates multiply by their weights, it wants that of ``h`` alone.
+This occurs in the gradient of a recurrent network: several gates multiply ``[x, h]`` by their
+weights, and of its cotangent only the part of ``h`` is used.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import rewrite_functions
 from jaxmlir.transforms.templates import Rules
 
-# How much of a sum of products may be used, at most, to take slices of the products. Gradients of
-# 100 steps of an LSTM cell with 128 units, with / without, on two cores, jax 0.10 and 0.12:
+# The largest used part of a sum of products for which slices move to the products. Gradients of 100
+# steps of an LSTM cell with 128 units, time with / without, on two cores, jax 0.10 and 0.12:
 #   inputs      8      43     64     128
 #   used        0.94   0.75   0.67   0.5
 #     8 rows    0.82   0.77   0.77   0.73
 #    32 rows    0.94   0.91   0.94   0.87
-# All but the last position of a sequence is more than this: that layer of a network would not be
-# what the others are, and be compiled for itself.
+# A slice of all but the last position of a sequence is above the limit: moving it would make one
+# layer of a network differ from the others, so that it is compiled separately.
 MOST_USED = 0.75
 
 
@@ -66,8 +66,8 @@ class GatherDot(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-gather-dot"
-    # Rows that are on different devices are exchanged where they are selected: once for all
-    # products of theirs, or once for each.
+    # Rows on different devices are exchanged where they are selected: the order decides whether
+    # that is once for all products with them, or once for each.
     partitioned: ClassVar = False
     min_gain: Amount = MIN_GAIN
     sure_gain: Amount = SURE_GAIN
@@ -90,8 +90,9 @@ class GatherDot(Pass):
 def _selects_for_a_product(tree: ProductTree) -> bool:
     if tree.term is None or not tree.term.selectors:
         return False
-    # Selected rows lie as they were, and what is computed from them.  Those of products lie as they
-    # fill the lanes: layers of 64 on the edges of a graph took 0.74 of the time on a TPU.
+    # Selected rows, and values computed from them, keep their layout; the layout of a product is
+    # chosen to fill the lanes.  So products narrower than the lanes stay: layers of 64 on the edges
+    # of a graph took 0.74 of the time on a TPU.
     body = tree.function.reading.body
     shape = aval_of(body.types[tree.root.value]).shape
     if shape and shape[-1] < tree.function.costs.lanes:
@@ -100,15 +101,15 @@ def _selects_for_a_product(tree: ProductTree) -> bool:
 
 
 def _move_slices(rules: Rules, function: func.FuncOp) -> int:
-    """Moves the slices of a function to the products whose sum they are taken of, where they leave
-    out enough; of how many values."""
+    """Moves slices of sums of products to the products, where enough of a sum is unused; returns
+    the number of sums."""
     slices = (operands for _, name, operands in ops_of(function) if name in _SLICES)
     values = dict.fromkeys(v for (v,) in slices)
     return sum(_move_slices_of(rules, value) for value in reversed(values))
 
 
 def _move_slices_of(rules: Rules, value: ir.Value) -> bool:
-    """Moves the slices of one value; whether there is anything to gain."""
+    """Moves the slices of one value if that pays; returns whether it does."""
     slices = [OpView(use.owner, use.owner.name, [value]) for use in value.uses]
     if not all(node.name in _SLICES and is_plain_op(node) for node in slices):
         return False
@@ -117,11 +118,11 @@ def _move_slices_of(rules: Rules, value: ir.Value) -> bool:
         return False
 
     def own(v: ir.Value) -> OpView | None:
-        """The op that gives a value, if nothing but the slices needs it."""
+        """The op that defines a value, if only the slices depend on it."""
         return node_of(v) if v == value or only_user(v) is not None else None
 
     def summand(v: ir.Value) -> OpView | None:
-        """The op of which elements can be computed alone."""
+        """The op that defines a value, if it can be computed for some elements only."""
         node = own(v)
         if node is None or node.name not in COMPUTING or not is_plain_op(node):
             return None
@@ -146,12 +147,12 @@ def _move_slices_of(rules: Rules, value: ir.Value) -> bool:
 
 
 _SLICES = frozenset({"jaxpr.slice", "jaxpr.split"})
-# Without these nothing selects rows: a comparison may be of numbers of rows with an index.
+# Without these ops nothing selects rows; they include comparisons, as of row numbers and indices.
 _SELECTORS = NEEDED_OPS[GatherDot.name]
 
 
 def _parts(node: OpView) -> Iterator[tuple[ir.Value, Selection]]:
-    """The results of a slice or a split that somebody uses, and how each is selected."""
+    """The used results of a slice or a split, each with its selection."""
     if node.name == "jaxpr.slice":
         yield node.op.operation.results[0], Selection.of(node)
         return

@@ -1,4 +1,4 @@
-"""The log-sum-exps of the body of a loop: which there are, and which are worth a product."""
+"""Finds the log-sum-exps of a loop body, and decides which are worth a product."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.labelled_tensors.writing import LabelledArray, contracted
 
-# -- A log-sum-exp of terms, and how it is computed by a product --
+# -- A log-sum-exp of terms, and its computation by a product --
 
 
 _SCALINGS: dict[str, Callable[..., Any]] = {"neg": lax.neg, "mul": lax.mul, "div": lax.div}
@@ -36,12 +36,12 @@ class LogSumExpTerm(NamedTuple):
 
     value: int
     dims: tuple[int, ...]
-    """The dimensions of the sum that are its own."""
+    """The dimensions of the sum that it has."""
     scalings: tuple[tuple[str, tuple[int, ...]], ...]
-    """The functions of it, and of a number, that give the term; the innermost first."""
+    """The functions applied to it, each with the numbers of other operands; the innermost first."""
 
     def of(self, args: Args, ndim: int) -> Any:
-        """The term as an array of so many dimensions, of size 1 along those that are not its."""
+        """The term as an array of ``ndim`` dimensions, of size 1 along those that it lacks."""
         x = args[self.value]
         shape = [1] * ndim
         for d, size in zip(self.dims, x.shape, strict=True):
@@ -57,12 +57,12 @@ class LogSumExp(NamedTuple):
 
     Attributes:
       shape: of the sum of the terms.
-      axes: what the exponentials are summed over.
+      axes: the axes over which the exponentials are summed.
       guarded: whether an infinite maximum is not subtracted.
-      outer: the terms that are the same along ``axes``.
-      inner: the others that change from one iteration to the next.
-      inner_size: how many elements the sum of these has.
-      constant: the terms that do not change.
+      outer: the terms that are constant along ``axes``, and not loop-invariant.
+      inner: the other terms that are not loop-invariant.
+      inner_size: the number of elements of the sum of these.
+      constant: the loop-invariant terms.
       out: the shape of the result.
     """
 
@@ -82,7 +82,7 @@ class LogSumExp(NamedTuple):
 
     @property
     def constants(self) -> tuple[int, ...]:
-        """The numbers of the operands that the constant terms are of."""
+        """The numbers of the operands of the constant terms."""
         numbers = (
             n
             for t in self.constant
@@ -104,10 +104,10 @@ class LogSumExp(NamedTuple):
         return [jnp.reshape(jnp.broadcast_to(shift + log, shape), self.out)]
 
     def near(self, *constants: Any) -> list[Any]:
-        """Whether the constant terms are near enough to one another for that.
+        """Whether the constant terms are close enough to one another to use a product.
 
         Args:
-          constants: the operands that they are of.
+          constants: the operands of the constant terms.
         """
         b = self._total(self.constant, dict(zip(self.constants, constants, strict=True)))
         b = b - self._greatest(b)
@@ -123,13 +123,13 @@ class LogSumExp(NamedTuple):
         """The sum over the axes of the products of two arrays, of size 1 along dimensions that
         neither has."""
         a, b = map(_labelled, factors)
-        # What only one of them has is summed up before.
+        # Axes that only one of them has are summed over first.
         a, b = (x.summed(set(self.axes).difference(y.labels)) for x, y in ((a, b), (b, a)))
-        # By default some platforms round the factors to fewer bits than exponentials have.
+        # By default some platforms would round the exponentials to fewer bits.
         product = contracted(a, b, self.axes, lax.Precision.HIGHEST, a.array.dtype)
         out = sorted(product.labels)
         array = product.spread(out, self.shape)
-        # Along axes that neither has, all that is added up is the same.
+        # A sum over axes that neither has is a multiplication by their sizes.
         used = {d for x in factors for d, size in enumerate(x.shape) if size > 1}
         times = math.prod(self.shape[d] for d in self.axes if d not in used)
         if times != 1:
@@ -138,13 +138,13 @@ class LogSumExp(NamedTuple):
 
 
 def _least(dtype: Any) -> float:
-    """What the logarithm of a factor of a product is at least."""
-    # Four derivatives divide by the fourth power of a sum, which is to be a normal number.
+    """The minimum of the logarithm of a factor of a product."""
+    # Four derivatives divide by the fourth power of a sum, which should be a normal number.
     return math.log(dtypes.finfo(dtype).tiny) / 4
 
 
 def is_near(index: ir.Value) -> bool:
-    """Whether the number of a branch is the answer of :meth:`LogSumExp.near`."""
+    """Whether the index of a branch is computed by :meth:`LogSumExp.near`."""
     node = node_of(index)
     while node is not None and node.name in ("jaxpr.and", "jaxpr.convert_element_type"):
         node = node_of(node.operands[0])
@@ -164,16 +164,16 @@ def _labelled(x: Any) -> LabelledArray:
 
 
 NEEDED = frozenset({"jaxpr.exp", "jaxpr.log", "jaxpr.reduce_max", "jaxpr.reduce_sum"})
-"""The names of the ops of which there is one in each."""
+"""The names of ops that every log-sum-exp contains."""
 
 _SAME = FUSIBLE | {"jaxpr.constant"}
 _RESHAPES = with_trait(Trait.RESHAPE) | {"jaxpr.broadcast_in_dim"}
 _ABS = frozenset({"jaxpr.abs"})
 
-# A sum of more terms than this has sums among its terms.
+# Sums are flattened into at most so many terms.
 MAX_TERMS = 16
 
-# The functions that give a term, each with the number that it takes besides.
+# The functions applied to a value to give a term, each with the values of further operands.
 _Scalings = tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -181,9 +181,10 @@ class LogSumExpMatch(NamedTuple):
     """A log-sum-exp in a body; ops and values by number.
 
     Attributes:
-      op: that gives it.
-      operands: the values that it is of.
-      steps: the ops that add up its terms, subtract the maximum, and sum the exponentials up.
+      op: the op that computes it.
+      operands: the values that it is computed from.
+      steps: the ops that add up its terms, subtract the maximum, and sum up the exponentials.
+      sum: the log-sum-exp in terms of the operands.
     """
 
     op: int
@@ -193,11 +194,11 @@ class LogSumExpMatch(NamedTuple):
 
 
 class _Maximum(NamedTuple):
-    """A maximum that is subtracted, so that nothing overflows.
+    """A maximum that is subtracted so that nothing overflows.
 
     Attributes:
-      guarded: whether it is zero where the maximum is not finite.
-      stopped: whether it has no derivative.
+      guarded: whether it is replaced by zero where the maximum is not finite.
+      stopped: whether it has a ``stop_gradient``.
     """
 
     guarded: bool
@@ -205,17 +206,17 @@ class _Maximum(NamedTuple):
 
 
 Answers = dict[tuple[int, float], bool]
-"""Whether values are numbers: all that is asked of the constants of a body."""
+"""Whether values are constants of some number: the only questions about a body's constants."""
 
 
 class LogSumExpReader:
-    """Reads a body.
+    """Finds the log-sum-exps of a body.
 
     Args:
-      num_consts: how many of its arguments are the same in every iteration.
+      num_consts: the number of its leading arguments that are loop-invariant.
 
     Attributes:
-      answers: what has been asked of the body's constants.
+      answers: the questions about the body's constants so far, with the answers.
     """
 
     def __init__(self, body: FunctionView, num_consts: int):
@@ -227,7 +228,7 @@ class LogSumExpReader:
                 same.update(range(*body.results[index]))
 
     def found(self) -> list[LogSumExpMatch]:
-        """The log-sum-exps with terms that are the same in every iteration, in order."""
+        """The log-sum-exps with loop-invariant terms, in order."""
         body = self.body
         sums = [index for index, name in enumerate(body.names) if name == "jaxpr.add"]
         candidates = (
@@ -258,13 +259,13 @@ class LogSumExpReader:
         if self._shape(subtracted) != shifted or self._shape(log) != self._shape(shift):
             return None
         maximum = self._maximum(shift, terms, axes)
-        # Derivatives of the two cancel out, but not that of one of them.
+        # The derivatives of the two maxima cancel; one with and one without a derivative would not.
         if maximum is None or self._maximum(subtracted, terms, axes) != maximum:
             return None
         return self._of_terms(index, terms, (sub, exp, total), axes, maximum.guarded)
 
     def _op(self, value: int, name: str) -> int | None:
-        """The op that gives a value, if it has that name and rounds as usual."""
+        """The op that defines a value, if it has that name and the default accuracy."""
         index = self.body.makers[value]
         matches = (
             index is not None
@@ -274,7 +275,7 @@ class LogSumExpReader:
         return index if matches else None
 
     def _behind(self, value: int, names: frozenset[str] = frozenset()) -> int | None:
-        """The op that gives the elements of a value, in their order, but for ops of some names."""
+        """The op that defines a value, looking through reshapes and ops of some names."""
         body = self.body
         index = body.makers[value]
         while index is not None and (body.names[index] in names or self._is_reshape(index)):
@@ -282,7 +283,7 @@ class LogSumExpReader:
         return index
 
     def _maximum(self, value: int, terms: int, axes: tuple[int, ...]) -> _Maximum | None:
-        """A value as the maximum of the terms; ``None`` if it is not that."""
+        """A value as the maximum of the terms; ``None`` if it is none."""
         names, operands = self.body.names, self.body.operands
         guarded = stopped = False
         while (index := self._behind(value)) is not None:
@@ -351,10 +352,10 @@ class LogSumExpReader:
         return LogSumExpMatch(index, tuple(operands), (*dict.fromkeys(steps), *then), log_sum_exp)
 
     def _terms(self, total: int, steps: list[int]) -> list[tuple[int, _Scalings]]:
-        """The terms that add up to a value, each as a value and functions of it.
+        """The terms that add up to a value, each as a value and the functions applied to it.
 
         Args:
-          steps: where to put the ops that add them up, each after those that it needs.
+          steps: the list to which the ops that add them up are appended, operands first.
         """
         terms: list[tuple[int, _Scalings]] = []
         pending: list[tuple[int, _Scalings, bool]] = [(total, (), False)]
@@ -376,8 +377,8 @@ class LogSumExpReader:
         return terms
 
     def _summands(self, value: int, scalings: _Scalings) -> list[tuple[int, _Scalings]]:
-        """The operands that a value is the sum of, or the one that it is a multiple of, with what
-        is done to each; none where it is a term."""
+        """The summands of a value, or the value that it is a multiple of, each with the functions
+        applied to it; empty if the value is a term."""
         body = self.body
         index = body.makers[value]
         if index is None or value in self._same or not self._is_plain(index):
@@ -391,7 +392,7 @@ class LogSumExpReader:
             return [(operands[0], negated)]
         if name not in ("mul", "div"):
             return []
-        # A quotient is scaled by its divisor only.
+        # Only the divisor of a quotient is a scaling.
         pairs = _both_ways(operands)[: 2 if name == "mul" else 1]
         scaled = [
             (v, ((name, (number,)), *scalings))
@@ -401,7 +402,7 @@ class LogSumExpReader:
         return scaled[:1]
 
     def _narrow(self, value: int) -> tuple[int, tuple[int, ...]]:
-        """An array that is spread out to a value, and which dimensions of that are its own."""
+        """The array that is broadcast to a value, and the dimensions of the value that it has."""
         index = self._op(value, "jaxpr.broadcast_in_dim")
         if index is not None:
             return self.body.operands[index][0], self._get(index, "broadcast_dimensions")
@@ -424,7 +425,7 @@ class LogSumExpReader:
         return only_user(self.body.ops[index].results[0]) is not None
 
     def _is_reshape(self, index: int) -> bool:
-        """Whether an op gives the elements of its operand in the same order."""
+        """Whether an op is a reshape that keeps the order of elements."""
         signature = self.body.signatures[index]
         if signature.name not in _RESHAPES:
             return False
@@ -436,7 +437,7 @@ class LogSumExpReader:
 
 
 def is_number(body: FunctionView, value: int, number: float) -> bool:
-    """Whether a constant says that every element of a value is a number."""
+    """Whether every element of a value is known to be a constant number."""
 
     def node_of(value: int) -> OpView | None:
         index = body.makers[value]
@@ -451,13 +452,13 @@ def _both_ways(operands: list[int]) -> list[tuple[int, int]]:
     return [tuple(operands), tuple(operands[::-1])] if len(operands) == 2 else []
 
 
-# -- Which of them are worth a product --
+# -- The log-sum-exps that are worth a product --
 
 
-# The product is a kernel of its own: the exponentials have to take this part of starting one.
+# The product is a separate kernel: the exponentials must take this part of the time of a launch.
 LAUNCHES = 0.4
 MIN_RATIO = 12
-# Of the work of an iteration, the part that the exponentials are.
+# The minimum share of the exponentials in the work of an iteration.
 MIN_SHARE = 0.5
 
 
@@ -467,8 +468,8 @@ def worthwhile(
     min_elements: float | None = None,
     min_ratio: float = MIN_RATIO,
 ) -> list[LogSumExpMatch]:
-    """The log-sum-exps of the body of a long loop that become products; none if they are too small
-    a part of its work."""
+    """The log-sum-exps of the body of a long loop that become products; none if their share of its
+    work is too small."""
     if min_elements is None:
         min_elements = LAUNCHES * work.kernel / work.transcendental
     log_sum_exps = [

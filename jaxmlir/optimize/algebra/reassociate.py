@@ -1,39 +1,39 @@
 """``jaxpr-reassociate``: products of several matrices, multiplied in the order that costs least,
 and those with sums of cheap terms multiplied term by term.
 
-``A @ B @ v`` is ``(A B) v`` as it is written, and ``A (B v)`` costs a fraction of it; attention
-without a softmax, ``(Q K^T) V``, is quadratic in the sequence's length, and ``Q (K^T V)`` linear.
-XLA computes what is written.  This pass reads every tree of matrix products, transposes, reshapes,
-broadcasts, sums and elementwise products as one Einstein sum, finds the cheapest order by dynamic
-programming over operations and bytes, and writes the product anew where that is 1.3 times faster
-or more; all else stays as it is.  It finds as well that ``sum(A @ B)`` is a product of two sums,
-and ``trace(A @ B)`` a sum of elementwise products.
+``A @ B @ v`` means ``(A B) v``, but ``A (B v)`` costs a fraction of it.  Attention without a
+softmax, ``(Q K^T) V``, is quadratic in the sequence length, but ``Q (K^T V)`` is linear.  XLA keeps
+the written order.  This pass reads every tree of matrix products, transposes, reshapes, broadcasts,
+sums and elementwise products as one Einstein sum.  It finds the cheapest order by dynamic
+programming over operations and bytes, and rewrites the product if that is at least 1.3 times
+faster; all else stays as it is.  It also finds that ``sum(A @ B)`` is a product of two sums, and
+``trace(A @ B)`` a sum of elementwise products.
 
-In the body of a scan, what only the loop's constants are multiplied to counts by its share of the
-iterations: it is for ``jaxpr-licm`` to compute it before the loop.
+In a scan body, the cost of a loop-invariant product is divided by the number of iterations, as
+``jaxpr-licm`` hoists it.
 
-Matrices that are written as a sum often have no term that is worth a product of matrices::
+Matrices that are written as a sum often have no term that needs a full matrix product::
 
     x @ (I - 2 v v^T)   ->   x - (x @ (2 v)) v^T
     K @ (I - 1 / n)     ->   K - sum(K, axis=1) / n
     x @ (W + A @ B)     ->   x @ W + (x @ A) @ B          of few rows
 
-reflections, projections, updates of low rank, centring.  XLA makes the matrix and multiplies by
-it.  A product with a sum becomes a sum of products where these, each in its best order, cost 1.3
-times less: identities and diagonals no products at all, products of vectors and of thin matrices
-those with what they are made of, constants sums.  What is saved is the product, and the matrix if
-nothing else uses it.
+as in reflections, projections, low-rank updates and centring.  XLA materializes the matrix and
+multiplies by it.  The pass turns a product with a sum into a sum of products if these, each in its
+best order, cost 1.3 times less: a term that is an identity or a diagonal needs no matrix product,
+an outer product or a product of thin matrices needs products with its factors, and a constant needs
+a sum.  This saves the product, and the matrix if it has no other use.
 
-Products of integers are exact: they wrap around in every order.  Those of floats are rounded
-elsewhere: in either order the error of an element is at most ``n u |A| |B| |C|``, where ``n`` is
-the sum of the sizes summed over and ``u`` the unit roundoff (Higham 2002, section 3.5), so what
-comes out agrees relative to this bound, and not relative to a result in which terms cancel.  An
+Products of integers are exact: they wrap around in every order.  Products of floats are rounded at
+other places: in either order the error of an element is at most ``n u |A| |B| |C|``, where ``n`` is
+the sum of the sizes summed over and ``u`` the unit roundoff (Higham 2002, section 3.5).  So the
+results agree relative to this bound, but not relative to a result in which terms cancel.  An
 intermediate value can overflow in one order and not in the other; ``float16`` and narrower types,
-for which that is likely, are left alone.  So are products whose types or precisions differ, and
-those of sharded arrays.  The error of a sum of products is relative to ``|x| (|S| + |T|)``.  So of
-two dense terms one has to be a product, whose error is as large already: ``x @ (a[:, None] -
-b[None])`` stays, for the difference of data can be exact.  Where an infinity or NaN is multiplied
-by a zero of an identity or a diagonal, the result does not have it.
+for which that is likely, are left alone.  So are products of mixed types or precisions, and those
+of sharded arrays.  The error of a sum of products is relative to ``|x| (|S| + |T|)``.  So of two
+dense terms one has to be a product, which has such an error anyway: ``x @ (a[:, None] - b[None])``
+stays, as the difference of data can be exact.  If an infinity or NaN is multiplied by a zero of an
+identity or a diagonal, the new result lacks the NaN.
 """
 
 from __future__ import annotations
@@ -62,4 +62,4 @@ class Reassociate(Pass):
 
 
 _SUMS = frozenset(f"jaxpr.{name}" for name in ("dot_general", "gather", "reduce_sum", "select_n"))
-"""The ops without one of which a function has no product that sums."""
+"""A function without any of these ops has no product that sums."""

@@ -1,35 +1,35 @@
-"""``jaxpr-reassociate-solves``: linear systems are solved for the vectors that are wanted, and by
-products with an inverse where a loop solves with the same matrix again and again.
+"""``jaxpr-reassociate-solves``: linear systems are solved for the vectors that are needed, and by
+products with an inverse if a loop solves with the same matrix in each iteration.
 
 ``inv(A) @ y`` solves a system for each column of the identity, and multiplies.  One system is
-enough, and more exact.  A solution is a product with an inverse matrix, and products may be
-bracketed otherwise::
+enough, and more exact.  A solution is a product with an inverse matrix, and products can be
+reassociated::
 
     (A^-1 B) y    ->   A^-1 (B y)           y^T (A^-1 B)   ->   (A^-T y)^T B
 
-Where ``B`` is the identity it is no factor at all.  A system of ``n`` unknowns with ``k`` right
-sides, whose solution is multiplied by ``m`` vectors, takes ``2 n^2 k + 2 n k m`` operations as it
-is written, and ``2 n^2 m + 2 n k m`` after; what is solved for is changed if that is less for all
+If ``B`` is the identity, the product with it vanishes.  A system of ``n`` unknowns with ``k``
+right-hand sides, whose solution is multiplied by ``m`` vectors, takes ``2 n^2 k + 2 n k m``
+operations before, and ``2 n^2 m + 2 n k m`` after.  The system is rewritten if that is less for all
 uses of the solution together.
 
-``A`` may be triangular (``triangular_solve``: Cholesky factors and their solutions are two of
-these) or general (``custom_linear_solve`` by an LU factorization, as ``jnp.linalg.solve`` and
-``inv`` write it).  Its factorization stays as it is: the transposed system is solved by the same.
-Batches of systems are left alone.
+``A`` may be triangular (``triangular_solve``; a solve by Cholesky factors has two of these) or
+general (``custom_linear_solve`` by an LU factorization, as ``jnp.linalg.solve`` and ``inv`` write
+it).  The factorization is kept: it solves the transposed system as well.  Batches of systems are
+left alone.
 
-A loop that solves with one of its constants in each iteration, as implicit time steps do, is the
-other way round.  To solve for a vector by triangular factors takes as many operations as to
-multiply by the inverse matrix, but each unknown waits for the one before, so that it takes several
-times as long, and the inverse soon pays::
+The opposite holds for a loop that solves with a loop-invariant matrix, as in implicit time steps.
+Solving for a vector by triangular factors takes as many operations as multiplying by the inverse
+matrix, but each unknown waits for the one before.  So it takes several times as long, and the
+inverse soon pays::
 
     x[i + 1] = solve(A, x[i])   ->   V = A^-1, before the loop;   x[i + 1] = V x[i]
 
-The ``custom_linear_solve`` stays one: ``V`` takes the place of the factors, and the two products
-that it has, with ``A`` and with its transpose, are its solvers.  So it is differentiated by
-``A x = b``, as before, no derivative leads to ``V``, and the gradient keeps ``V`` instead of the
-factors.  ``V`` is made such that ``V A`` is the identity but for rounding, not ``A V``: then
-``V b`` is as near to the solution as what factors give, about the condition number of ``A`` times
-the unit roundoff (A. Druinsky, S. Toledo, "How accurate is inv(A)*b?", 2012).  Its residual may be
+The ``custom_linear_solve`` stays: ``V`` replaces the factors, and its two matrix-vector functions,
+of ``A`` and of the transpose, become its solvers, applied to ``V``.  So it is differentiated by
+``A x = b`` as before, ``V`` has no derivative, and the gradient stores ``V`` instead of the
+factors.  ``V`` is computed such that ``V A``, not ``A V``, is the identity up to rounding.  Then
+the error of ``V b`` is as small as with the factors, about the condition number of ``A`` times the
+unit roundoff (A. Druinsky, S. Toledo, "How accurate is inv(A)*b?", 2012).  Its residual may be
 larger.
 """
 
@@ -63,23 +63,23 @@ from jaxmlir.transforms.higher_order.custom_linear_solve import Solve
 from jaxmlir.transforms.higher_order.loops import ScanOp
 from jaxmlir.transforms.templates import Rules
 
-# Times the estimate must fall. An LU solve of 384 unknowns with 384 right sides is 5 ms, with one
-# 0.1 ms; the estimate is off by less than this where few vectors are left.
+# The factor by which the estimate must fall. An LU solve of 384 unknowns with 384 right-hand sides
+# takes 5 ms, with one 0.1 ms; if few vectors are left, the error of the estimate is below this.
 MIN_GAIN = 1.3
-# Rows that are solved for in one kernel, for which the next ones wait, however many columns there
-# are. On a TPU 384 unknowns take 50 us for a vector, and less for a matrix.
+# The rows that one kernel solves for, whatever the number of columns; the next rows wait for it.
+# On a TPU 384 unknowns take 50 us for a vector, and less for a matrix.
 ROWS = 16
-# How long the loop has to be, for each row of the matrix.  Microseconds on a core, jax 0.12:
+# The minimum number of iterations per row of the matrix.  Microseconds on a core, jax 0.12:
 #   rows                                    16    64   128   256   512
 #   a solve by LU factors, one vector      0.8   4.7    11    36   138
 #   a product                              0.8   0.6     3     5    24
 #   the inverse, after its factors           6    60   130   800  4400
-# Gradients of loops of a quarter as many iterations as rows took 0.84, 0.45, 0.36 and 0.25 of their
-# time, of 32, 128, 256 and 512 rows; with 16 right sides 0.83, 0.45, 0.67 and 0.55.
+# Gradients of loops with a quarter as many iterations as rows took 0.84, 0.45, 0.36 and 0.25 of
+# their time, for 32, 128, 256 and 512 rows; with 16 right-hand sides 0.83, 0.45, 0.67 and 0.55.
 MIN_ITERATIONS = 0.25
-# Rows that the overhead is worth: for small matrices one is as good as the other.
+# The overhead, in rows: for small matrices a product is no faster than a solve.
 OVERHEAD = 32
-# Of many right sides a solve is products of matrices itself.
+# A solve with more right-hand sides consists of matrix products itself.
 MOST_COLUMNS = 16
 
 
@@ -112,8 +112,8 @@ class ReassociateSolves(Pass):
 
 
 class _FactoredSolve(NamedTuple):
-    """A ``custom_linear_solve`` of two products with a matrix, and two solvers by the same arrays:
-    LU factors and a permutation, where ``jnp.linalg.solve`` has written it."""
+    """A ``custom_linear_solve`` whose two products take the same matrix and whose two solvers take
+    the same arrays: LU factors and a permutation, if ``jnp.linalg.solve`` has written it."""
 
     solve: Solve
     matrix: ir.Value
@@ -133,7 +133,7 @@ class _FactoredSolve(NamedTuple):
 
 
 def _are_factors(a: ir.Value, lu: ir.Value, permutation: ir.Value) -> bool:
-    """Whether two values are what ``jaxpr.lu`` gives for a matrix."""
+    """Whether two values are the LU factors and the permutation of ``jaxpr.lu`` for a matrix."""
     factors = node_of(lu)
     if factors is None or factors.name != "jaxpr.lu":
         return False
@@ -145,14 +145,13 @@ def _are_factors(a: ir.Value, lu: ir.Value, permutation: ir.Value) -> bool:
 
 
 class _MatrixProduct(NamedTuple):
-    """The product of matrices with the vectors along one dimension of an array, in whose place the
-    result has the products.
+    """The product of matrices with the vectors along one dimension of an array; the result has the
+    products along the same dimension.
 
     Attributes:
-      summed: the dimension of the matrices that is summed over: -1, or -2 where it is that of the
-        transposed matrices.
-      dim: the one of the array.
-      is_exact: whether no number is rounded to fewer bits than it has.
+      summed: the contracting dimension of the matrices: -1, or -2 for transposed matrices.
+      dim: the contracting dimension of the array.
+      is_exact: whether the product has full precision.
     """
 
     summed: int
@@ -161,8 +160,8 @@ class _MatrixProduct(NamedTuple):
 
 
 def _matrix_product(function: func.FuncOp) -> _MatrixProduct | None:
-    """The product that a function of a matrix, or of a batch of them, and an array gives; ``None``
-    if it gives anything else."""
+    """A function of a matrix, or of a batch of matrices, and an array as their product; ``None`` if
+    it computes anything else."""
     reading = read(FunctionView(function))
     (out,) = reading.body.returned
     expr, out_labels, sign = reading.tensors[out]
@@ -170,7 +169,7 @@ def _matrix_product(function: func.FuncOp) -> _MatrixProduct | None:
     is_product = expr.kind == "product" and sign == 1
     if not is_product or [e for e, _, _ in operands] != [t.expr for t in reading.tensors[:2]]:
         return None
-    # Of each dimension that of the result, -1 of the one that is summed over, ``None`` of size 1.
+    # For each dimension that of the result; -1 if it is contracted, ``None`` if it has size 1.
     if len(expr.sizes) != expr.rank + 1:
         return None
     at = (*out_labels, -1)
@@ -183,24 +182,24 @@ def _matrix_product(function: func.FuncOp) -> _MatrixProduct | None:
     if -1 in batch or dim not in (row, column) or -1 not in (row, column) or not in_place:
         return None
     precision = None if expr.params is None else expr.params.precision
-    # Not a pair where an algorithm is named.
+    # The precision is no pair if it names an algorithm.
     is_exact = isinstance(precision, Sequence) and set(precision) == {lax.Precision.HIGHEST}
     return _MatrixProduct(-2 if row == -1 else -1, dim, expr.params is None or is_exact)
 
 
-# -- Solving for the vectors that are wanted --
+# -- Solving for the vectors that are needed --
 
 
 _SolverKey = tuple[tuple[str, Any], ...] | None
-"""The way in which a system is solved: the parameters of a ``triangular_solve``; ``None`` where
-there is an LU factorization."""
+"""How a system is solved: the parameters of a ``triangular_solve``, or ``None`` for an LU
+factorization."""
 
 
 def _solved(solver: _SolverKey, b: Any, transposed: bool, a: Any, *factors: Any) -> Any:
-    """The solution for right sides that are columns.
+    """The solution for right-hand sides that are columns.
 
     Args:
-      transposed: of the transposed system.
+      transposed: whether to solve the transposed system.
       factors: LU factors and the permutation of the rows.
     """
     if solver is not None:
@@ -236,12 +235,12 @@ def _solve_by_lu(lu: Any, permutation: Any, b: Any, transposed: bool) -> Any:
 
 
 class _SolutionUse(NamedTuple):
-    """A product of a solution, ``n x k``, and another array; hashable but for its node.
+    """A product of a solution, ``n x k``, and another array; hashable.
 
     Attributes:
       of_rows: whether it contracts the solution's rows, not its columns.
       first: whether the solution is the product's first operand.
-      axis: the dimension of the other array that is contracted.
+      axis: the contracting dimension of the other array.
     """
 
     of_rows: bool
@@ -258,12 +257,13 @@ def _product(
     right: str,
     precision: Any,
 ) -> list[Any]:
-    """A product as a solution of its own.
+    """A product with a solution, computed by a solve for the other factor.
 
     Args:
       shape: of the product.
-      right: what there is of right sides: nothing of an identity, a matrix or its transpose.
-      precision: of products with these.
+      right: ``"matrix"`` if the right-hand sides are columns, ``"rows"`` if they are rows, empty if
+        they are the identity.
+      precision: of products with the right-hand sides.
     """
 
     def dot(axis: int, y: Any) -> Any:
@@ -288,11 +288,12 @@ class _System:
     """A system in a function.
 
     Attributes:
-      index: of its op, ...
-      node: ... and that.
-      matrix: what the solver takes: the matrix, its factors.
-      b: the right sides, or ``None`` of an identity.
-      as_rows: whether right sides and solutions are rows, not columns.
+      index: the number of its op.
+      node: its op.
+      solver: how it is solved.
+      matrix: the operands of the solver: the matrix and its factors.
+      b: the right-hand sides, or ``None`` for an identity.
+      as_rows: whether right-hand sides and solutions are rows, not columns.
     """
 
     index: int
@@ -308,8 +309,8 @@ class _System:
 
 
 def _solve_late(rules: Rules, min_gain: float, function: func.FuncOp) -> int:
-    """Solves for vectors instead of matrices, again where right sides have become products with
-    other solutions; how many solutions of matrices went."""
+    """Solves for vectors instead of matrices; repeats that, as right-hand sides may become products
+    with other solutions.  Returns the number of rewritten systems."""
     count = 0
     body = analyses_of(rules.program).body(function)
     while True:
@@ -326,7 +327,7 @@ class _Systems:
     """The systems of a function that are solved for matrices.
 
     Attributes:
-      found: these, in order.
+      found: the systems, in order.
     """
 
     def __init__(self, rules: Rules, body: FunctionView):
@@ -335,7 +336,7 @@ class _Systems:
         systems = (self._system(index, node) for index, node in enumerate(body.op_views))
         self.found = [system for system in systems if system is not None]
 
-    # --- what there is ---
+    # --- reading ---
 
     def _system(self, index: int, node: OpView) -> _System | None:
         if node.name not in _SOLVES or not is_plain_op(node):
@@ -358,7 +359,7 @@ class _Systems:
         return _System(index, node, solver, [a], None if is_inverse else b, False)
 
     def _general(self, index: int, node: OpView) -> _System | None:
-        """A system of ``jnp.linalg.solve``, whose right sides and solutions are rows."""
+        """A system of ``jnp.linalg.solve``, whose right-hand sides and solutions are rows."""
         factored = _FactoredSolve.read(node)
         if factored is None or len(aval_of(factored.matrix.type).shape) != 2:
             return None
@@ -382,11 +383,12 @@ class _Systems:
         return expr.kind == "eye" and sign == 1
 
     def _uses(self, index: int, transposed: bool) -> list[tuple[_SolutionUse, OpView]] | None:
-        """The products that a solution, or its transpose, is a factor of; ``None`` if it is used
-        otherwise, too.
+        """The products with a solution, or its transpose, as a factor; ``None`` if it has other
+        uses.
 
         Args:
-          index: of the op that gives it.
+          index: the number of the op that defines it.
+          transposed: whether that op gives the transpose of the solution.
         """
         value, _ = self._body.results[index]
         if value in self._body.outputs:
@@ -409,7 +411,7 @@ class _Systems:
     def _use(self, node: OpView, position: int, transposed: bool) -> _SolutionUse | None:
         if node.name != "jaxpr.dot_general" or not is_plain_op(node):
             return None
-        # Both factors are the solution.
+        # If both factors are the solution, it is needed.
         if len({*node.operands}) < len(node.operands):
             return None
         dtypes = {aval_of(v.type).dtype for v in (*node.operands, node.op.results[0])}
@@ -422,9 +424,9 @@ class _Systems:
     # --- writing ---
 
     def solve_late(self, system: _System, min_gain: float) -> bool:
-        """Solves a system for what its solution is multiplied by, if that pays."""
+        """Solves a system for the other factors of products with its solution, if that pays."""
         uses = self._uses(system.index, system.as_rows)
-        # A product of a solution with itself needs the solution, whichever of the two goes.
+        # A product of a solution with its own transpose needs the solution anyway.
         if not uses or len({node for _, node in uses}) < len(uses):
             return False
         shape = aval_of(system.solution.type).shape
@@ -438,7 +440,7 @@ class _Systems:
         before = 2 * n * n * k + sum(2 * n * k * m for m in sizes)
         products = 0 if system.b is None else k
         after = sum(2 * n * m * (n + products) for m in sizes)
-        # Fewer in any case: else two ways of solving would take turns for ever.
+        # The number of operations must fall, else two forms could alternate forever.
         if after >= before:
             return False
         costs = self._rules.program.target.costs
@@ -484,7 +486,7 @@ class _LoopSystems:
         self._rules = Rules(program)
         self._min_iterations = min_iterations
         self._iterations = loop_constants(program)
-        # What loops take, by the blocks of their bodies, if nothing else uses these.
+        # The operands of loops, by the block of the body, if only loops use the body.
         self._loops: dict[ir.Block, list[list[ir.Value]]] = {}
         bodies: dict[str, list[list[ir.Value]]] = {}
         for function in outside_kernels(program, SCANS):
@@ -498,7 +500,7 @@ class _LoopSystems:
                 self._loops[body.entry_block] = calls
 
     def rewrite(self, function: func.FuncOp) -> int:
-        """Replaces the solves in a loop's body by products with inverses; how many."""
+        """Replaces the solves in a loop body by products with inverses; returns their number."""
         return sum(self._rewrite(node) for node in ops_of(function) if node.name == _SOLVES[1])
 
     def _rewrite(self, node: OpView) -> bool:
@@ -522,8 +524,12 @@ class _LoopSystems:
         return True
 
     def _pays(self, iterations: int, shape: Sequence[int], size: int) -> bool:
-        """Whether to invert matrices of a shape, the same in all iterations, in each of which they
-        are solved with for so many numbers."""
+        """Whether it pays to invert loop-invariant matrices of a shape.
+
+        Args:
+          iterations: of the loop; 0 if the matrices are not loop-invariant.
+          size: the number of elements of the right-hand sides in each iteration.
+        """
         if not iterations or len(shape) < 2 or not math.prod(shape) or shape[-1] != shape[-2]:
             return False
         columns = size // math.prod(shape[:-1])
@@ -532,8 +538,8 @@ class _LoopSystems:
         )
 
     def _are_factors(self, *values: ir.Value) -> bool:
-        """Whether a matrix is given with its factors; all three may be constants of loops, in each
-        of which they are."""
+        """Whether values are a matrix, its LU factors and its permutation; if all are constants of
+        loops, this is tested for the operands of each loop."""
         if not all(v in self._iterations for v in values):
             return _are_factors(*values)
         numbers = [ir.BlockArgument(v).arg_number for v in values]
@@ -541,7 +547,7 @@ class _LoopSystems:
         return bool(calls) and all(self._are_factors(*(args[i] for i in numbers)) for args in calls)
 
     def _are_transposed(self, solve: Solve) -> bool:
-        """Whether the two products of a solve are exact, and one with the other's transposes."""
+        """Whether the two products of a solve are exact, and have transposed matrices."""
         a, b = (
             _matrix_product(self._program.function(solve.symbols[name]))
             for name in ("matvec", "vecmat")
@@ -552,7 +558,7 @@ class _LoopSystems:
 
 
 def _inverse(a: Any) -> list[Any]:
-    """The transpose of ``a^-1``: the solution of ``a^T x = 1``; no derivative leads to it."""
+    """The transpose of ``a^-1``, as the solution of ``a^T x = 1``; it has no derivative."""
     lu, _, permutation = lax.linalg.lu(jnp.swapaxes(lax.stop_gradient(a), -1, -2))
     rows = lax.broadcasted_iota(permutation.dtype, a.shape, a.ndim - 1)
     x = (permutation[..., None] == rows).astype(a.dtype)

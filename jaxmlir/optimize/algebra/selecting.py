@@ -1,4 +1,4 @@
-"""Elements of values, and how they are computed of elements of what the values are made of."""
+"""Computes selected elements of values from selected elements of their operands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jaxmlir.dialect.types import aval_of, with_shape
 from jaxmlir.transforms.templates import Rules
 
 COMPUTING = ELEMENTWISE | {"jaxpr.broadcast_in_dim"}
-"""Ops of whose result elements are computed of elements of the operands."""
+"""Ops whose result elements are each computed from single elements of the operands."""
 
 
 class Selection(NamedTuple):
@@ -26,10 +26,10 @@ class Selection(NamedTuple):
 
     Attributes:
       name: of the primitive.
-      shape: of what it selects from.
-      result: the shape of what it gives.
+      shape: of the operand.
+      result: the shape of the result.
       params: its parameters, by name.
-      dropped: dimensions of which one element is selected, and which the result does not have.
+      dropped: dimensions of which one element is selected, and which the result lacks.
     """
 
     name: str
@@ -53,14 +53,14 @@ class Selection(NamedTuple):
         limits: Sequence[int],
         dropped: tuple[int, ...] = (),
     ) -> Selection:
-        """The selection of ``x[starts[0] : limits[0], ...]``, without the dimensions dropped."""
+        """The selection ``x[starts[0] : limits[0], ...]``, without the dropped dimensions."""
         sizes = enumerate(zip(starts, limits, strict=True))
         result = tuple([b - a for d, (a, b) in sizes if d not in dropped])
         params = (("limit_indices", tuple(limits)), ("start_indices", tuple(starts)))
         return Selection("slice", tuple(shape), result, params, dropped)
 
     def __call__(self, array: Any, *indices: Any) -> Any:
-        """The elements of an array; a dimension of size 1 is one that is repeated."""
+        """The selected elements of an array; dimensions of size 1 are broadcast."""
         params = dict(self.params)
         whole = [have == want for have, want in zip(array.shape, self.shape, strict=True)]
         select = {"slice": _slice, "dynamic_slice": _dynamic_slice, "gather": _gather}[self.name]
@@ -76,7 +76,7 @@ class Selection(NamedTuple):
         return dict(self.params).get("mode") == lax.GatherScatterMode.FILL_OR_DROP
 
     def filled(self, array: Any, indices: Any) -> Any:
-        """The gathered elements, with those out of bounds replaced."""
+        """The gathered elements, with those out of bounds replaced by the fill value."""
         params = dict(self.params)
         numbers, fill = params["dimension_numbers"], params.get("fill_value")
         last = [self.shape[d] - params["slice_sizes"][d] for d in numbers.start_index_map]
@@ -106,7 +106,7 @@ def _slice(array: Any, whole: Any, shape: Any, indices: Any, params: Any) -> Any
 
 def _dynamic_slice(array: Any, whole: Any, shape: Any, indices: Any, params: Any) -> Any:
     sizes = [n if here else 1 for n, here in zip(params["slice_sizes"], whole, strict=True)]
-    # By the primitive: the function adds the array's size to negative starts.
+    # The primitive, since `lax.dynamic_slice` adds the array's size to negative starts.
     return lax.dynamic_slice_p.bind(array, *indices, slice_sizes=tuple(sizes))
 
 
@@ -119,14 +119,14 @@ def _gather(array: Any, whole: Any, shape: Any, indices: Any, params: Any) -> An
     sizes = [n if here else 1 for n, here in zip(params["slice_sizes"], whole, strict=True)]
     same = all(whole)
     keeps_bounds = same and mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS
-    # Those that are filled afterwards are clipped here, and may be equal then.
+    # Indices whose elements are filled afterwards are clipped here, and may coincide then.
     differ = same and mode != lax.GatherScatterMode.FILL_OR_DROP
     return lax.gather(
         array,
         indices[0],
         numbers,
         sizes,
-        # Where a dimension is repeated, every index reads its one element.
+        # Along a broadcast dimension, every index reads the single element.
         mode=mode if keeps_bounds else lax.GatherScatterMode.CLIP,
         unique_indices=differ and bool(params.get("unique_indices")),
         indices_are_sorted=same and bool(params.get("indices_are_sorted")),
@@ -136,12 +136,12 @@ def _gather(array: Any, whole: Any, shape: Any, indices: Any, params: Any) -> An
 def made_of(
     value: ir.Value, node_of: Callable[[ir.Value], OpView | None], most: float = math.inf
 ) -> tuple[dict[ir.Value, OpView], list[ir.Value]]:
-    """What elements of a value are computed of: the ops that compute them, by their values, each
-    after those that it is made of, and the values that elements are selected of.
+    """The tree of ops that computes elements of a value: its ops by their results, operands first,
+    and its leaves, i.e. the values from which elements are selected.
 
     Args:
-      node_of: the op of ``COMPUTING`` that gives a value; ``None`` where elements are selected.
-      most: of how many ops; elements of what others give are selected.
+      node_of: the op of ``COMPUTING`` that defines a value; ``None`` if the value is a leaf.
+      most: the maximum number of ops; results of other ops are leaves.
     """
     inner: dict[ir.Value, OpView] = {}
     leaves: dict[ir.Value, None] = {}
@@ -164,7 +164,7 @@ def made_of(
 
 
 class ElementWriter(NamedTuple):
-    """Writes elements of values that elementwise ops and broadcasts compute."""
+    """Writes ops for selected elements of values that elementwise ops and broadcasts compute."""
 
     rules: Rules
 
@@ -179,8 +179,8 @@ class ElementWriter(NamedTuple):
         """The selected elements of a value, computed at the insertion point.
 
         Args:
-          indices: of the selection, where it is dynamic.
-          inner, leaves: what the value is made of (:func:`made_of`).
+          indices: of the selection, if it is dynamic.
+          inner, leaves: the tree of ops that computes the value (:func:`made_of`).
         """
         values = {v: self._selected(selection, selection, v, indices) for v in leaves}
         for v, node in inner.items():
@@ -223,7 +223,7 @@ class ElementWriter(NamedTuple):
 
 
 class _BroadcastSelection(NamedTuple):
-    """A selection from an array that is broadcast."""
+    """A selection from a broadcast of an array."""
 
     selection: Selection
     dims: tuple[int, ...]

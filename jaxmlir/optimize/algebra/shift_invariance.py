@@ -1,25 +1,24 @@
-"""``jaxpr-shift-invariance``: no derivative of a number that is only there to keep another one
-small.
+"""``jaxpr-shift-invariance``: no derivative of a maximum that is only subtracted to avoid overflow.
 
-A softmax is written with the maximum of its logits subtracted, ``e = exp(x - m)``, ``e / sum(e)``,
-so that nothing overflows; its value does not depend on ``m``.  JAX's own functions say so by
-``stop_gradient``.  Where users write the formula themselves, the derivative of the maximum is
-computed, with comparisons of all elements and sums, to be added up to zero with rounding errors.
+A softmax subtracts the maximum ``m`` of its logits, ``e = exp(x - m)``, ``e / sum(e)``, so that
+nothing overflows; its value does not depend on ``m``.  JAX's own functions declare that by
+``stop_gradient``.  If users write the formula themselves, the derivative of the maximum is computed
+with comparisons of all elements and sums, only to add up to zero with rounding errors.
 
-The pass proves it: every value computed from ``m`` is, as a function of it, one of
+The pass proves the invariance: every value computed from ``m`` is, as a function of ``m``, one of
 
     v = v0 + c m          shifted, by c
     v = v0 exp(c m)       scaled, by c
 
-with ``v0`` and the number ``c`` not depending on ``m``.  ``exp`` makes scaled values of shifted
-ones, and ``log`` the reverse; the exponents of factors add up, a sum of values with one exponent
-has it, and what is neither shifted nor scaled, as a quotient of two with the same exponent, does
-not depend on ``m``.  If that holds of everything that leaves this calculus, ``m`` gets a
-``stop_gradient``.  The value of the program does not change by a bit, its derivatives of all orders
-by what rounding had left of the zeros.
+where ``v0`` and the number ``c`` do not depend on ``m``.  ``exp`` turns shifted values into scaled
+ones, and ``log`` does the reverse.  The exponents of factors add up, and a sum of values with equal
+exponents keeps the exponent.  A value with ``c = 0``, as a quotient of two with the same exponent,
+does not depend on ``m``.  If this holds for every value that leaves this calculus, ``m`` gets a
+``stop_gradient``.  No bit of the program's value changes; its derivatives of all orders only lose
+the rounding errors of the zeros.
 
-``m`` has an element for each row, say; which dimensions of a value run along with it is part of
-what is known of that value.
+``m`` may be an array, for example with an element for each row.  So the law of a value also records
+which of its dimensions run along with those of ``m``.
 """
 
 from __future__ import annotations
@@ -47,12 +46,12 @@ from jaxmlir.passes.remarks import remark
 
 # -- How values depend on a shift: the calculus of ``jaxpr-shift-invariance``, a rule for each op --
 #
-# A rule takes an op and the laws of its operands, ``None`` for those that do not depend on the
-# shift, gives the law of its result, and raises :class:`NoShiftLaw` where there is none.
+# A rule takes an op and the laws of its operands, ``None`` for operands that do not depend on the
+# shift.  It returns the law of the result, and raises :class:`NoShiftLaw` if there is none.
 
 
 class NoShiftLaw(Exception):
-    """A value depends on the shift in no way that the calculus knows."""
+    """A value depends on the shift in a way that the calculus does not know."""
 
 
 class Law(NamedTuple):
@@ -61,7 +60,7 @@ class Law(NamedTuple):
     Attributes:
       scaled: ``v = v0 exp(c m)``, else ``v = v0 + c m``.
       by: ``c``, not 0.
-      dims: for each dimension of ``m`` of more than one element, that of ``v`` which runs along.
+      dims: for each dimension of ``m`` of size above 1, the dimension of ``v`` that runs along.
     """
 
     scaled: bool
@@ -74,7 +73,7 @@ LawRule = Callable[[OpView, Laws], Law | None]
 
 
 def does_depend(body: FunctionView, shift: int) -> bool:
-    """Whether what a function returns, or does, may depend on a value; also if nothing uses it."""
+    """Whether results or effects of a function may depend on a value; true for an unused value."""
     shape = aval_of(body.types[shift]).shape
     dims = tuple(d for d, size in enumerate(shape) if size != 1)
     laws = {shift: Law(False, Fraction(1), dims)}
@@ -106,13 +105,14 @@ def does_depend(body: FunctionView, shift: int) -> bool:
 
 
 def real_number(value: ir.Value) -> float | None:
-    """The real number that a value is in every element, if that is known."""
+    """The real number that every element of a value equals, if known."""
     number = number_of(value)
     return None if number is None or number.dtype.kind not in "iuf" else float(number)
 
 
 def _law(scaled: bool, by: Fraction, laws: Laws) -> Law | None:
-    """A law of the form of some others, whose dimensions have to run along alike."""
+    """A law with the dimensions of some others, which have to be the same; ``None`` if ``by`` is
+    0."""
     dims = {law.dims for law in laws if law is not None}
     if len(dims) > 1:
         raise NoShiftLaw
@@ -152,7 +152,7 @@ def _product(sign: int) -> LawRule:
 
 
 def _alike(node: OpView, laws: Laws) -> Law:
-    """The law that all operands of an op have, and so its result."""
+    """The common law of all operands of an op, which is that of its result."""
     distinct = {law for law in laws if law is not None}
     if len(distinct) != 1:
         raise NoShiftLaw
@@ -160,7 +160,7 @@ def _alike(node: OpView, laws: Laws) -> Law:
     for v, of_operand in zip(node.operands, laws, strict=True):
         if of_operand is None:
             number = real_number(v)
-            # Zero is scaled by everything, and an infinity shifted.
+            # Zero is invariant under scaling, and an infinity under shifts.
             if number is None or (number != 0 if law.scaled else not np.isinf(number)):
                 raise NoShiftLaw
     return law
@@ -217,8 +217,8 @@ def _convert(node: OpView, laws: Laws) -> Law:
 
 
 def _moved(node: OpView, laws: Laws) -> Law:
-    """The law of an op whose dimensions only run together: none of those that run along with the
-    shift may be summed over, split or merged."""
+    """The law of an op that maps dimensions of its operands to those of its result: none that run
+    along with the shift may be reduced, split or merged."""
     (law,) = (law for law in laws if law is not None)
     maps = maps_of(op_signature.of_op(*node))
     if maps is None:
@@ -269,7 +269,7 @@ RULES: dict[str, LawRule] = {
         "dot_general": _dot_general,
     }.items()
 }
-"""The rules of the ops that the calculus knows, by name."""
+"""The rules of the calculus, by op name."""
 
 
 class ShiftInvariance(Pass):
@@ -286,9 +286,9 @@ class ShiftInvariance(Pass):
 
 
 def _stop(body: FunctionView) -> int:
-    """Stops the derivatives of maxima in a function; of how many."""
+    """Stops the derivatives of maxima in a function; returns their number."""
     count = 0
-    # Maxima whose derivative is taken, and what is put in place of those that are infinite.
+    # Maxima that keep their derivative, and values computed from them, as by a guard of infinities.
     maxima: set[int] = set()
     for index, (op, name) in enumerate(zip(body.ops, body.names, strict=True)):
         if name not in _OF_MAXIMA:
@@ -312,7 +312,7 @@ _OF_MAXIMA = frozenset(
 
 
 def _stopped(node: OpView) -> ir.Value:
-    """The value of an op without a derivative."""
+    """The value of an op with a ``stop_gradient``."""
     (value,) = node.op.results
     with ir.InsertionPoint.after(node.op.operation), node.op.location:
         value = _scaled_maximum(node) or value
@@ -321,10 +321,9 @@ def _stopped(node: OpView) -> ir.Value:
 
 # max(x / c) = max(x) / c where c > 0
 def _scaled_maximum(node: OpView) -> ir.Value | None:
-    """A maximum scaled, not of what is scaled: it may be needed at several scales.
+    """A maximum of scaled values as a scaled maximum, which can be shared by several scales.
 
-    Rounding keeps the order, so it is the same number; only ties may be others, and with them the
-    derivative.
+    Rounding is monotonic, so it is the same number; only ties may differ, and thus the derivative.
     """
     inner = node_of(node.operands[0]) if node.name == "jaxpr.reduce_max" else None
     if inner is None or inner.name not in ("jaxpr.div", "jaxpr.mul"):

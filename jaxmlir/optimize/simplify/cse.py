@@ -1,16 +1,16 @@
 """``jaxpr-cse``: common subexpression elimination.
 
-Two ops of a function are one if they have the same name, attributes and operands: the later one's
-results become the earlier one's.  Operands of commutative ops (their records say which) may stand
-in another order.  As operands are looked at after what they came from was merged, one walk over a
-function finds whole common subtrees.
+Two ops of a function are merged if they have the same name, attributes and operands: the results
+of the earlier op replace those of the later one.  Operands of commutative ops (marked in the op
+records) may be in another order.  An op is looked up after the producers of its operands have been
+merged, so one walk over a function finds whole common subtrees.
 
-Ops with effects are left alone, and so are those that are not the same thing twice: barriers,
-fresh buffers, stateful generators, recomputation that was asked for (``remat2``); their records
-say why.  Calls with a VJP rule are not merged either: a backward rule, one that clips a cotangent
-say, need not give for the sum of two what it gives for each.  Functions are looked into for these
-and for stateful generators alone: what else two of them have in common is for ``jaxpr-inline`` to
-show.
+Ops with effects are left alone, and so are ops whose duplicates are distinct: barriers, fresh
+buffers, stateful generators, requested recomputation (``remat2``); their records say why.  Calls
+with a VJP rule are not merged either: a backward rule need not be linear, for example if it clips
+the cotangent, so it may return for the sum of two cotangents another value than the sum of its
+results for each.  The pass looks into called functions for VJP rules and stateful generators only;
+other common subexpressions of functions appear once ``jaxpr-inline`` has run.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Cse(Pass):
 
 
 def _merge(body: FunctionView, counted: CountedOps) -> int:
-    """Merges common subexpressions of a function; how many ops went."""
-    # Of each value the number of the first one that is the same.
+    """Merges common subexpressions of a function; returns the number of erased ops."""
+    # For each value the number of the first equal value.
     same = list(range(len(body.types)))
     first: dict[Any, int] = {}
     doubles: list[tuple[int, int]] = []
@@ -68,11 +68,12 @@ def _merge(body: FunctionView, counted: CountedOps) -> int:
 
 
 class _Opcode(NamedTuple):
-    """Ops that compute the same of the same operands.
+    """A class of ops that compute the same results if they have the same operands.
 
     Attributes:
-      key: an object for each name, attributes and result types; operands tell their own types.
-      commutes: whether the operands may be exchanged, bit for bit.
+      key: a unique object for a name, attributes and result types; operand types follow from the
+        operands.
+      commutes: whether exchanging the operands changes no bit of the result.
     """
 
     key: object
@@ -81,14 +82,14 @@ class _Opcode(NamedTuple):
 
 @functools.cache
 def _kind_of(signature: Signature) -> _Opcode | None:
-    """The kind of a signature's ops; ``None`` if these are not merged."""
+    """The opcode of a signature's ops; ``None`` if these are not merged."""
     record = ops.record_of(signature.name)
-    # Of an op without a record we do not know what it does.
+    # Nothing is known about an op without a record.
     if record is None or record.distinct or not signature.results or _has_effects(signature):
         return None
     key = (signature.name, signature.attributes, signature.results)
-    # A product of complex numbers may be computed with fused multiply-adds, which round one of its
-    # two terms only.
+    # A complex product may be computed with fused multiply-adds, which round only one of the two
+    # terms, so exchanging the factors may change the result.
     dtype = getattr(aval_of(signature.results[0]), "dtype", None)
     exact = dtype is not None and getattr(dtype, "kind", "V") != "c"
     return _Opcode(
@@ -100,7 +101,7 @@ _keys: dict[Any, object] = {}
 
 
 def _has_effects(signature: Signature) -> bool:
-    """Whether ops have an effect besides naming a mesh axis."""
+    """Whether ops of a signature have an effect other than naming a mesh axis."""
     return signature.effects is not None and not all(
         isinstance(codec.decode(item), core.NamedAxisEffect) for item in signature.effects
     )

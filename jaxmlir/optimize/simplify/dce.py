@@ -1,14 +1,14 @@
 """``jaxpr-dce``: dead code elimination, through calls, branches and loops.
 
-Ops without lasting effects whose results nobody uses are removed, and with them what only they
-needed: operands and results of calls and conds, carried values of loops, and the arguments,
-results and ops of the functions that these name.  Ops of other dialects stay, with what they and
-the ops in their regions read: what else they do, MLIR's ``canonicalize`` knows.  A function of
-which two callers use different results becomes two.  Functions that only dead ops referred to go;
-one that nobody referred to in the first place is an entry point, and stays (MLIR's ``symbol-dce``
-removes it).
+The pass removes ops without lasting effects whose results are unused, and everything that only
+these needed: operands and results of calls and conds, carried values of loops, and arguments,
+results and ops of callees.  Ops of other dialects stay, with all values that they and the ops in
+their regions read, as their effects are unknown here; MLIR's ``canonicalize`` knows them.  If two
+callers of a function use different results, it is cloned.  Functions that only dead ops referred
+to are erased.  A function that was never referred to is an entry point and stays (MLIR's
+``symbol-dce`` removes it).
 
-What is live is found in :mod:`jaxmlir.analysis.liveness`; here it is acted upon.
+:mod:`jaxmlir.analysis.liveness` finds what is live; this module removes the rest.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Dce(Pass):
 
 
 def dce(program: Module) -> bool:
-    """Removes dead ops, operands, arguments, results and functions in place; whether there are
-    any."""
+    """Removes dead ops, operands, arguments, results and functions in place; returns whether there
+    were any."""
     functions = program.functions
     liveness = Liveness(functions, read=analyses_of(program).body)
     entries = analyses_of(program).graph.entry_points()
@@ -46,7 +46,7 @@ def dce(program: Module) -> bool:
 
 
 def prune(program: Module, entry: FunctionVariant) -> None:
-    """Cuts a program down to one variant of one function, in place; this keeps its name."""
+    """Cuts a program down to one variant of one function, in place; the variant keeps its name."""
     with scope():
         _keep(program, Liveness(program.functions), [entry])
 
@@ -70,7 +70,7 @@ def _keep(program: Module, liveness: Liveness, entries: Sequence[FunctionVariant
 def _variants(
     liveness: Liveness, entries: Sequence[FunctionVariant]
 ) -> dict[str, list[FunctionVariant]]:
-    """The variants of each function that are needed, an unchanged one first."""
+    """The needed variants of each function; an unchanged one comes first."""
     functions = liveness.functions
     variants: dict[str, list[FunctionVariant]] = {}
     for variant in liveness.needed(entries):
@@ -83,7 +83,8 @@ def _variants(
 def _make(
     program: Module, variants: dict[str, list[FunctionVariant]]
 ) -> dict[FunctionVariant, func.FuncOp]:
-    """A function for each variant, all of them whole yet; the first keeps the name."""
+    """Clones a function for each of its variants, not trimmed yet; the first variant keeps the
+    original."""
     functions = program.functions
     taken = set(functions)
     by_variant = {}
@@ -105,10 +106,10 @@ def _trim(
     liveness: Liveness,
     by_variant: dict[FunctionVariant, func.FuncOp],
 ) -> bool:
-    """Makes a whole function the variant that it is to be; whether it was another one."""
+    """Trims a whole function to its variant in place; returns whether that changed anything."""
     live = liveness.of(variant.symbol, variant.results)
     all_kept = all(variant.results) and all(variant.arguments)
-    # A variant that is the whole function is the one that keeps the name.
+    # Needs no new symbol: a variant that is the whole function keeps its name.
     cuts = {i: cut for i, cut in live.cuts.items() if not cut.is_whole}
     if not (live.dead or cuts) and all_kept:
         return False
@@ -119,7 +120,7 @@ def _trim(
             func.ReturnOp(values, loc=end.location)
         end.operation.erase()
     dead = set(live.dead)
-    # From the end, so that users are gone before what they use.
+    # From the end, so that users are erased before producers.
     for i in range(len(body) - 1, -1, -1):
         if i in dead:
             if remarks_wanted():
@@ -151,7 +152,7 @@ def _drop_arguments(function: func.FuncOp, variant: FunctionVariant) -> None:
             del attributes[name]
 
 
-# What is said of a function as an entry point or as a rule, which a variant of it is not.
+# Attributes that describe a function as an entry point or a rule; they do not hold for a variant.
 _ABOUT_WHOLE_FUNCTIONS = tuple(
     f"jaxpr.{name}" for name in "in_tree out_tree num_res in_zeros out_zeros input_fwds".split()
 )
@@ -163,7 +164,7 @@ def _cut(
     by_variant: dict[FunctionVariant, func.FuncOp],
     liveness: Liveness,
 ) -> None:
-    """Replaces an op by one with fewer operands and results, of other functions."""
+    """Replaces an op by one with fewer operands and results that refers to function variants."""
     dropped = _dropped(cut)
     if dropped and remarks_wanted():
         remark(op, f"{dropped} of '{op.name}' dropped: nothing depends on them")
@@ -181,11 +182,11 @@ def reduced(
     liveness: Liveness,
     ip: ir.InsertionPoint | bool | None = None,
 ) -> ir.Operation:
-    """Writes an op again before itself, with the part that a cut leaves of it.
+    """Builds the part of an op that a cut leaves, and returns the new op.
 
     Args:
-      symbol: gives the name of a variant of a function.
-      ip: where it is built; by default at the current insertion point.
+      symbol: returns the name of a variant of a function.
+      ip: where to build it; by default at the current insertion point.
     """
     op = op.operation
     attributes = dict(op.attributes.items())
@@ -233,7 +234,7 @@ def _one_each(name: str, cut: PrunedOp) -> Iterator[tuple[str, Mask]]:
 
 
 def _keep_items(attributes: dict[str, ir.Attribute], name: str, mask: Mask) -> None:
-    """Filters a tuple; one whose items all say nothing is left out, as the importer does."""
+    """Filters a tuple attribute; drops it if all its items are defaults, as the importer does."""
     attr = attributes[name]
     if isinstance(attr, ir.ArrayAttr):
         items = chosen(list(attr), mask)

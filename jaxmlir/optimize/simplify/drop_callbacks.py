@@ -1,12 +1,12 @@
 """``jaxpr-drop-callbacks``: a program without debug callbacks, prints and run-time checks.
 
-What only has a side effect on the host goes: debug callbacks and prints, callbacks without a
-result, the checks of ``checkify``.  So does a branch that ends in a callback that never returns,
-as ``equinox.error_if`` has one: the other branch takes its place, with no check::
+The pass removes ops that only have a side effect on the host: debug callbacks and prints,
+callbacks without results, the checks of ``checkify``.  It also removes a branch with a callback
+that never returns, as in ``equinox.error_if``: the other branch replaces the ``cond``, unchecked::
 
     cond(p, raise_error, f) = f
 
-A callback that gives a result stays.
+A callback with results stays.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from jaxmlir.passes.base import Pass
 _PRINT = "jaxpr.debug_print"
 _CALLBACKS = frozenset({"jaxpr.pure_callback", "jaxpr.io_callback", "jaxpr.debug_callback"})
 _WITHOUT_RESULTS = frozenset({*_CALLBACKS, _PRINT, "jaxpr.inspect_sharding", "jaxpr.check"})
-# Of ops that call a function, and of ops on the host alike.
+# Effects of host ops; ops that call a function with such ops list them too.
 _EFFECTS = frozenset({"DebugEffect", "OrderedDebugEffect", "IOEffect", "OrderedIOEffect"})
 
 
@@ -67,20 +67,20 @@ class DropCallbacks(Pass):
 
 
 def is_dropped(op: Any, name: str) -> bool:
-    """Whether an op is one that the pass can remove, be it with the branch that it is in."""
+    """Whether the pass can remove an op, alone or with the branch that it is in."""
     if name in _WITHOUT_RESULTS and not len(op.results):
         return True
     return any(_never_returns(other, other.operation.name) for other in op.operation.block)
 
 
 def _drop_branches(program: Module) -> bool:
-    """Replaces each ``cond`` of which one branch returns by a call of that branch."""
+    """Replaces each ``cond`` of which only one branch returns by a call of that branch."""
     functions, changed = program.functions, False
     stuck: dict[str, bool] = {}
 
     def never_returns(symbol: str) -> bool:
         if symbol not in stuck:
-            # A function that calls itself returns where it does not.
+            # A recursive function returns on the paths without a recursive call.
             stuck[symbol] = False
             stuck[symbol] = any(
                 _never_returns(op, name)
@@ -121,7 +121,7 @@ def _never_returns(op: Any, name: str) -> bool:
 
 
 def _drop_effects(program: Module) -> None:
-    """Has ops that call functions no longer list effects that these do not have any more."""
+    """Removes effects that callees no longer have from the effect lists of calling ops."""
     functions = program.functions
     listed: dict[str, set[ir.Attribute]] = {}
 

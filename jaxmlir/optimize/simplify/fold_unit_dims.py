@@ -1,20 +1,21 @@
 """``jaxpr-fold-unit-dims``: arrays without their dimensions of size 1.
 
-``keepdims``, ``x[:, None]``, and above all ``vmap`` and derivatives of what has them make arrays of
-shapes such as ``(256, 6, 1, 64)``.  To move a dimension of size 1 is no work, and most of what a
-compiler does with such an array is the same as without; but libraries choose their loops by the
-rank of an array and the size of its last dimensions, and what they have for an unusual rank may be
-slow.  Here elementwise ops, sums, products and data movement are written without these dimensions:
+``keepdims``, ``x[:, None]``, and above all ``vmap`` and derivatives of these make arrays of shapes
+such as ``(256, 6, 1, 64)``.  Moving a dimension of size 1 costs nothing, and a compiler mostly
+generates the same code with and without it.  But libraries choose their loops by the rank of an
+array and the size of its last dimensions, and their code for an unusual rank may be slow.  The
+pass writes elementwise ops, reductions, matrix products and data movement without unit dimensions:
 
     mul(x[a,1,b], y[a,1,b])   ->   reshape(mul(reshape(x)[a,b], reshape(y)[a,b]))[a,1,b]
 
-Between them the reshapes cancel; those that are left are at the edges: arguments, results, other
-ops.  They move nothing.  No bit of a result changes.  A sum over dimensions of size 1 alone stays
-as it is: it makes a positive zero of a negative one.
+Reshapes between rewritten ops cancel; those at the edges remain, i.e. at arguments, results and
+other ops.  They move no data.  No bit of a result changes.  A sum over unit dimensions only stays:
+it turns a negative zero into a positive one.
 
-A loop that reshapes each row of an array goes over rows without such dimensions.  XLA may copy an
-array for a loop that goes over it in another shape: of 512 examples the loop over two batches of
-``(256, 1, 128)`` needs 1.22 times the memory with jax 0.10.2, and the same with 0.12.
+If a scan body reshapes each row of an array (xs), the scan takes rows without unit dimensions.
+XLA may copy an array for a loop that iterates over it in another shape: a loop over two batches of
+``(256, 1, 128)``, 512 examples, needs 1.22 times the memory with jax 0.10.2, and the same with
+0.12.
 
 On a CPU with jax 0.10.2, ``jnp.sum(x * y, 1)`` of shape ``(256, 6, 1, 64)`` took 1.9 ms, and of
 shape ``(256, 6, 64)`` 0.1 ms; with 0.12, 0.1 ms either way.
@@ -58,8 +59,8 @@ class FoldUnitDims(Pass):
 
 
 def _drop_of_rows(program: Module) -> bool:
-    """Has loops go over rows without dimensions of size 1, of arrays whose rows they reshape;
-    whether there are any."""
+    """Removes unit dimensions from the xs of scans whose bodies reshape the rows; returns whether
+    there are any."""
     graph = analyses_of(program).graph
     bodies = LoopEditor(Rules(program), graph)
 
@@ -77,7 +78,7 @@ def _drop_of_rows(program: Module) -> bool:
 
 
 def _drop_of(op: Any, rows: Sequence[int], bodies: LoopEditor) -> None:
-    """Has a loop go over rows without dimensions of size 1, of some of its arrays."""
+    """Removes the unit dimensions from the rows of some xs of a scan."""
     remark(op, f"goes over rows without dimensions of size 1, arrays: {len(rows)}")
     loop = ScanEditor(bodies, op)
     for item in (loop.xs[i] for i in rows):
@@ -95,7 +96,7 @@ def _drop_of(op: Any, rows: Sequence[int], bodies: LoopEditor) -> None:
 
 
 def _reshaped_rows(program: Module, op: Any) -> list[int]:
-    """The arrays that a loop goes over whose rows have dimensions of size 1 and are reshaped."""
+    """The numbers of the xs of a scan whose rows have unit dimensions and are only reshaped."""
     scan = ScanOp.of(op)
     body = program.function(scan.body)
     if not can_change(body):
@@ -105,7 +106,7 @@ def _reshaped_rows(program: Module, op: Any) -> list[int]:
 
 
 def _is_reshaped(value: ir.Value) -> bool:
-    """Whether a value is a plain array that nothing but reshapes reads."""
+    """Whether a value is a plain array that only reshapes read."""
     users = [use.owner for use in value.uses]
     if not users or not is_plain_array(value.type):
         return False
@@ -115,7 +116,7 @@ def _is_reshaped(value: ir.Value) -> bool:
 
 
 def _reshape_before(op: Any, value: ir.Value, gone: Sequence[int]) -> ir.Value:
-    """A value without some dimensions; the reshape of a reshape is one."""
+    """Reshapes a value to drop some dimensions; a reshape of a reshape becomes one."""
     shape = _without(shape_of(value), gone)
     maker = node_of(value)
     plain = maker is not None and maker.name in _RESHAPES and is_plain_op(maker)
@@ -126,7 +127,7 @@ def _reshape_before(op: Any, value: ir.Value, gone: Sequence[int]) -> ir.Value:
 
 
 def _reshape_instead(op: Any, value: ir.Value) -> None:
-    """The result of a reshape, of a value of the same elements."""
+    """Replaces a reshape by one of ``value``, which has the same elements."""
     (result,) = op.results
     with ir.InsertionPoint(op), op.location:
         result.replace_all_uses_with(reshaped(value, shape_of(result)))
@@ -134,10 +135,10 @@ def _reshape_instead(op: Any, value: ir.Value) -> None:
 
 
 class _UnitDimFolder:
-    """Rewrites ops, and knows the smaller arrays that they give."""
+    """Rewrites ops, and remembers the arrays without unit dimensions that it computes."""
 
     def __init__(self) -> None:
-        # What was computed instead of a value, of the same elements.
+        # For a value, one with the same elements and fewer or other dimensions.
         self._smaller: dict[ir.Value, ir.Value] = {}
         self._reshaped: dict[tuple[ir.Value, Shape], ir.Value] = {}
         self.rewrites = dict.fromkeys(_OPS, self._rewrite) | dict.fromkeys(_RESHAPES, self._note)
@@ -152,14 +153,14 @@ class _UnitDimFolder:
         return whole
 
     def _note(self, node: OpView) -> None:
-        """Notes what a reshape, which stays, is made of."""
+        """Records the operand of a reshape, which stays as it is."""
         plain = "dimensions" not in node.attributes or node.name == "jaxpr.squeeze"
         if plain and _can_shrink(node):
             (value,) = node.operands
             self._smaller[node.op.results[0]] = self._smaller.get(value, value)
 
     def shaped(self, value: ir.Value, shape: Shape) -> ir.Value:
-        """The elements of a value in another shape."""
+        """Returns a value in another shape, without a new reshape if possible."""
         if shape_of(value) == shape:
             return value
         smaller = self._smaller.get(value, value)
@@ -172,8 +173,9 @@ class _UnitDimFolder:
 
 
 def _has_halves(node: OpView) -> bool:
-    """Whether an op reads or gives halves.  XLA's CPU compiler adds up their products as floats, or
-    as halves, which is five to ten times as far off: it depends on how the factors are made."""
+    """Whether an op has half-precision operands or results.  XLA's CPU compiler accumulates their
+    products in float32 or in half precision, which is five to ten times less accurate, depending
+    on how the factors are computed."""
     values = (*node.operands, node.op.results[0])
     return any(is_narrow(aval_of(v.type).dtype) for v in values)
 
@@ -185,13 +187,14 @@ def _build(
     attributes: Mapping[str, ir.Attribute],
     like: ir.Type | None = None,
 ) -> ir.Value:
-    """An op whose result has a shape, and the element type of another, or of its first operand."""
+    """Builds an op; its result has the element type of ``like``, by default of its first
+    operand."""
     type_ = with_shape(like or operands[0].type, shape)
     return ir.Operation.create(name, [type_], list(operands), dict(attributes)).result
 
 
 def _can_shrink(node: OpView) -> bool:
-    """Whether an op is of plain arrays, not halves, one of which has dimensions of size 1."""
+    """Whether an op has plain arrays, none in half precision, one of which has unit dimensions."""
     has_units = any(_is_unit(v.type) for v in (*node.op.results, *node.operands))
     return has_units and is_plain_op(node) and not _has_halves(node)
 
@@ -215,7 +218,7 @@ def _units_of(value: ir.Value) -> list[int]:
     return [d for d, size in enumerate(shape_of(value)) if size == 1]
 
 
-# f(x[a,1], y[a,1])[a,1] = f(x[a], y[a])[a]; an operand may repeat what it has one of
+# f(x[a,1], y[a,1])[a,1] = f(x[a], y[a])[a]; operands may be broadcast along dimensions of size 1
 def _elementwise(f: _UnitDimFolder, node: OpView) -> ir.Value | None:
     (result,) = node.op.results
     gone = _units_of(result)
@@ -292,7 +295,7 @@ def _dot_general(f: _UnitDimFolder, node: OpView) -> ir.Value | None:
     return _build(node.name, operands, shape, attributes, result.type)
 
 
-# Left as they are: what uses them finds what they are made of.
+# Left as they are: their users look up the operands.
 _RESHAPES = with_trait(Trait.RESHAPE)
 
 _OPS: dict[str, UnitDimRewrite] = {

@@ -2,15 +2,15 @@
 
     // Pattern: dot_general(x: f32, y: f32) -> dot_general(convert(x), convert(y)): f32
 
-Units for products of bfloat16 are many times faster than for float32, and what is lost is a
-rounding of the operands: products are exact in float32, and summed in it.  So the operands are
-converted, and the op is told to accumulate in its old result type (``preferred_element_type``); all
-other ops, and all types that functions take and give, stay as they were.
+Matrix units are many times faster for bfloat16 than for float32.  The only loss is the rounding of
+the operands: their products are exact in float32, and are accumulated in it.  The pass converts
+the operands and has the op accumulate in its old result type (``preferred_element_type``).  All
+other ops, and the argument and result types of functions, stay as they are.
 
-Which products are narrowed is a policy: those of at least some size, and not those under a
-``jax.named_scope`` that the user wants to be exact, nor those for which the user has asked for a
-precision.  Before differentiation the pass narrows the forward pass, and the backward pass by the
-rules of what it wrote; after it, each product by itself.
+A policy decides which products are narrowed: those of at least some size, unless they are under a
+``jax.named_scope`` that the user wants to be exact, or have a precision that the user asked for.
+Run before differentiation, the pass narrows the forward pass, and the differentiation rules of the
+narrowed ops narrow the backward pass; run after it, the pass decides for each product separately.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class MatmulPrecision(Pass):
                     _narrow(op, operands, narrow)
 
     def checked(self) -> ir.Type:
-        """The type of the operands; the options mean something.
+        """Checks the options and returns the element type of the narrowed operands.
 
         Raises:
-          PassError: one does not.
+          PassError: an option is invalid.
         """
         for name in self.ops:
             if name not in OPS:
@@ -90,7 +90,7 @@ class MatmulPrecision(Pass):
         return element_of(dtype)
 
     def wants(self, op: Any, operands: list[ir.Value]) -> bool:
-        """Whether the policy asks for this op to be narrowed."""
+        """Whether the policy narrows this op."""
         avals = [aval_of(v.type) for v in (*operands, op.results[0])]
         if any(type(a) is not core.ShapedArray or a.dtype != np.float32 for a in avals):
             return False

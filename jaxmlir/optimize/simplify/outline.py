@@ -1,19 +1,18 @@
 """``jaxpr-outline``: repeated blocks of straight-line code become calls of one function.
 
-The layers of an unrolled network, unrolled time steps, and the blocks of their derivatives are the
-same ops over and over.  Written once, as a function that is called at each place, they are
-transformed, lowered and verified once, by all that comes after.
+The layers of an unrolled network, unrolled time steps, and the blocks of their derivatives repeat
+the same ops.  Outlined into a function with a call at each place, these ops are transformed,
+lowered and verified only once by everything that follows.
 
-Blocks are found in the text of a function (:mod:`jaxmlir.analysis.repeated_blocks`).  What a block
-reads from without becomes an argument, unless it is the same constant at every place: that is
-written again in the function, so that it stays a constant for the compiler.  What anybody without
-reads becomes a result.  Functions are looked through in turn, those made here as well.
+:mod:`jaxmlir.analysis.repeated_blocks` finds the blocks by string matching.  A value from outside
+that a block reads becomes an argument, unless it is the same constant at every place: that is
+cloned into the function, so that it stays a constant for the compiler.  A value that is read
+outside of the block becomes a result.  The pass searches all functions, also those that it made.
 
-A call is the same code for XLA, which inlines it; so no result changes by a bit, and no program
-becomes slower.  A TPU's compiler fuses ops as they follow one another, which the blocks put in
-another order: the cycles of a transformer's gradient rose to 1.04.  So for TPUs blocks stay.  With
-``keep-calls`` XLA is asked to compile the blocks by themselves; what crosses from one to another is
-then stored.
+XLA inlines the calls and generates the same code; so no bit of a result changes, and no program
+becomes slower.  A TPU's compiler fuses ops in program order, which outlining changes: the cycles
+of a transformer's gradient rose to 1.04.  So the pass does nothing for TPUs.  With ``keep-calls``
+XLA is asked to compile the blocks separately; values that cross between blocks are then stored.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
-# Estimates, not measured one by one: XLA inlines the calls, so they decide about the work of
-# lowering and of later passes only.
-# Ops of a block, at least.  jaxpr-inline takes functions of up to 8 ops apart.
+# Estimates, not measured one by one: XLA inlines the calls, so they only affect the work of
+# lowering and of later passes.
+# The minimum number of ops of a block.  jaxpr-inline inlines functions of up to 8 ops.
 MIN_OPS = 12
-# What a call costs, in ops that are not written: for itself, and for each operand and result.
+# The cost of a call, in ops: for itself, and for each operand and result.
 CALL, VALUE = 2, 0.1
-# Ops that are to be saved, at least: below, the function costs more to lower than it saves.
+# The minimum number of ops to save: below, the function costs more to lower than it saves.
 MIN_SAVED = 16
 
 
@@ -54,7 +53,7 @@ class Outline(Pass):
 
     name: ClassVar[str] = "jaxpr-outline"
     compilers: ClassVar[tuple[str, ...]] = ("cpu", "cuda", "rocm")
-    # Where the calls are, the partitioner has once what they share, or once for each.
+    # Outlining could change whether the partitioner handles shared code once or once per call.
     partitioned: ClassVar = False
     min_ops: Count = MIN_OPS
     keep_calls: bool = False
@@ -71,7 +70,7 @@ class Outline(Pass):
 
 
 def _outline(rules: Rules, body: FunctionView, min_ops: int, keep_calls: bool) -> list[str]:
-    """Outlines the blocks of one function; the symbols of the new functions."""
+    """Outlines the blocks of one function; returns the symbols of the new functions."""
     text = op_string_of(body)
     taken = np.zeros(len(text.letters), bool)
     symbols = []
@@ -96,7 +95,7 @@ def _outline(rules: Rules, body: FunctionView, min_ops: int, keep_calls: bool) -
 
 
 def _long_enough(word: RepeatedBlock, min_ops: int) -> RepeatedBlock:
-    """The word, or several in a row as one."""
+    """The word, or several consecutive occurrences joined until they have ``min_ops`` ops."""
     turns = max(1, math.ceil(min_ops / word.length))
     if turns == 1 or not word.is_tandem:
         return word
@@ -105,7 +104,7 @@ def _long_enough(word: RepeatedBlock, min_ops: int) -> RepeatedBlock:
 
 
 def _free(word: RepeatedBlock, taken: np.ndarray) -> RepeatedBlock:
-    """The word where nothing of it has been outlined yet."""
+    """The occurrences of a word of which no op has been outlined yet."""
     starts = [s for s in word.starts if not taken[s : s + word.length].any()]
     return RepeatedBlock(word.length, tuple(starts))
 
@@ -117,7 +116,7 @@ def _saved(block: RepeatedBlock, num_values: int) -> float:
 
 
 def _write(group: Group, keep_calls: bool) -> str:
-    """Writes the function, and calls in place of the blocks; the function's symbol."""
+    """Writes the function, replaces the blocks by calls, and returns the function's symbol."""
     body = group.body
     arguments, constants = group.split_constants()
     name = f"{body.function.name.value.removesuffix('.block')}.block"
@@ -132,7 +131,7 @@ def _write(group: Group, keep_calls: bool) -> str:
     for member, indices in enumerate(zip(*group.packs, strict=True)):
         first, last = body.ops[indices[0]], body.ops[indices[-1]]
         operands = [group.value(column, member) for column in arguments]
-        # The last op of the block comes after all that the block reads.
+        # The last op of the block comes after the producers of all values that the block reads.
         with ir.InsertionPoint(last), first.location:
             call = ir.Operation.create("jaxpr.jit", types, operands, attributes)
         for column, result in zip(group.outputs, call.results, strict=True):

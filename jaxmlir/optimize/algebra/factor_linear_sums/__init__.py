@@ -1,29 +1,29 @@
-"""``jaxpr-factor-linear-sums``: sums of linear functions, by what they have in common.
+"""``jaxpr-factor-linear-sums``: factors common linear functions out of sums.
 
-The Laplacian of a network is written as ``jnp.trace(jax.hessian(f)(x))``: for each of the basis
-vectors ``e_i`` a derivative of the gradient, ``H e_i``, of which then one element is taken.  With
-``L`` the backward pass, which is linear in what the tangents ``t_i`` bring into it, two facts make
-it cheaper::
+The Laplacian of a network is written as ``jnp.trace(jax.hessian(f)(x))``: it takes for each basis
+vector ``e_i`` a derivative of the gradient, ``H e_i``, and then one element of it.  Let ``L`` be
+the backward pass, which is linear in its inputs ``c_i`` from the tangents ``t_i``.  Two facts make
+the Laplacian cheaper::
 
     sum over i of L(c_i)      =  L(sum over i of c_i)         L is the same for all i
     <e_i, L(c_i)>             =  <L^T e_i, c_i>               L^T e_i are the tangents, again
 
-So nothing but the tangents is computed for each ``i`` (Li et al. 2023, "Forward Laplacian"; Dangel
-et al. 2025, "Collapsing Taylor mode automatic differentiation").  The pass knows of no Laplacians;
-it knows of sums:
+So only the tangents are computed for each ``i`` (Li et al. 2023, "Forward Laplacian"; Dangel et al.
+2025, "Collapsing Taylor mode automatic differentiation").  The pass does not know Laplacians; it
+handles sums:
 
-1. A function's ops are read as tensors without a layout (``labelled_tensors``), so that what is
-   computed twice, batched in another way, is seen to be the same.
-2. From a value, its *root*, a walk goes backwards through all that it is linear in, and carries the
-   transpose along: tensors ``c`` with ``root = sum of <c, expr>`` over the expressions that it has
-   come to (:mod:`.region`).  It goes on as long as that is cheaper than to stop: where cotangents
-   are what the program has computed anyway, or have fewer dimensions, as a sum over ``i`` is left.
-3. If the estimate gets 1.3 times better, the root is computed from the expressions at the end of
-   the walk, and what led from there to it goes.  Factors that know nothing of an
-   index are taken out of the sum over it.
+1. It reads the ops of a function as tensors without a layout (``labelled_tensors``).  So values
+   that are computed twice, batched in different ways, become the same expression.
+2. From a value, the *root*, a walk goes backwards through the ops that the root is linear in, and
+   computes cotangents: tensors ``c`` with ``root = sum of <c, expr>`` over the expressions reached
+   (:mod:`.region`).  It goes on while that is cheaper than to stop: if cotangents are values that
+   the program computes anyway, or lose a dimension by a sum over ``i``.
+3. If the estimate improves 1.3 times, the root is computed from the expressions at the end of the
+   walk, and the ops between become dead.  Factors without an index are pulled out of the sum over
+   it.
 
-What ``jaxpr-reassociate`` says of rounding, and of zeros times NaN, holds here as well.  Floats of
-less than four bytes, and arrays that are sharded, are left alone.
+The notes of ``jaxpr-reassociate`` about rounding, and zeros times NaN, hold here as well.  Floats
+of less than four bytes and sharded arrays are left alone.
 """
 
 from __future__ import annotations
@@ -84,11 +84,11 @@ class FactorLinearSums(Pass):
 
 @dataclass(frozen=True)
 class _SumRewrite:
-    """A root that is better computed otherwise.
+    """The rewrite of a root that has a cheaper form.
 
     Attributes:
-      recipe: how, from ``inputs``.
-      gone: what need not be computed any more.
+      recipe: the recipe of the root, given ``inputs``.
+      gone: the expressions that become dead.
       before, after: estimates in nanoseconds.
     """
 
@@ -101,12 +101,12 @@ class _SumRewrite:
 
 
 def _may_gain(ops: Sequence[tuple[Any, str]]) -> bool:
-    """Whether there is a sum, and something that it may be of, among the ops of a function."""
+    """Whether the ops of a function include two sums: one, and one that it may be over."""
     return sum([name in SUMS for _, name in ops]) > 1
 
 
 def _rewrite(program: Module, symbol: str, min_gain: float) -> int:
-    """Rewrites a function, with what is called in it inlined if need be; how many sums."""
+    """Rewrites a function, inlining its callees if need be; returns the number of sums."""
     function = program.function(symbol)
     reading = read(analyses_of(program).inlined(function))
     changes = _changes(reading, program.target.costs, min_gain)
@@ -128,10 +128,10 @@ def _rewrite(program: Module, symbol: str, min_gain: float) -> int:
 
 
 def _changes(reading: FunctionTensors, costs: Costs, min_gain: float) -> list[_SumRewrite]:
-    """The roots to compute otherwise.
+    """The rewrites of roots.
 
-    A root is what is linear in something and used by an op that is not linear in it; and, where a
-    walk has ended at a value with other users, that value.
+    A root is an expression that is linear in an operand and has a use that is not linear in it.
+    Expressions at which a walk ends are roots as well.
     """
     linear_uses: dict[Expr, int] = {}
     weights: dict[Expr, float] = {}
@@ -148,7 +148,7 @@ def _changes(reading: FunctionTensors, costs: Costs, min_gain: float) -> list[_S
     seen = set(pending)
     while pending:
         root = pending.pop()
-        # Where floats are rounded to less than four bytes, sums are rounded too soon.
+        # Sums of floats of less than four bytes would be rounded too early.
         if is_narrow(root.dtype) or (min_gain and not _is_promising(root)):
             continue
         try:
@@ -165,8 +165,8 @@ def _changes(reading: FunctionTensors, costs: Costs, min_gain: float) -> list[_S
 
 
 def _is_promising(root: Expr) -> bool:
-    """Whether a product of matrices that is larger than the root is made for it alone, from
-    something that is itself linear in others."""
+    """Whether only the root uses a product of matrices that is larger than itself, and that has a
+    factor which is linear in others."""
     handed: dict[Expr, int] = {}
     pending = [root]
     while pending:
@@ -185,13 +185,13 @@ def _is_promising(root: Expr) -> bool:
 def _walked(
     reading: FunctionTensors, weights: dict[Expr, float], costs: Costs, root: Expr, min_gain: float
 ) -> tuple[CotangentWalk, _SumRewrite | None]:
-    """The walk from a root, and what to make of it.
+    """The walk from a root, and the rewrite if it pays.
 
     Args:
-      weights: of the work in the longest chain of linear ops that leads to an expression.
+      weights: for each expression the cost of the most expensive chain of linear ops to it.
 
     Raises:
-      AmbiguousDimension: the walk does not know its way.
+      AmbiguousDimension: the walk reaches a dimension by different labels of the root.
       writing.NotRecomputable: its result cannot be written.
     """
     last = reading.ops[root]
@@ -216,7 +216,7 @@ def _walked(
 
 
 def _dying(root: Expr, inputs: list[Expr]) -> list[Expr]:
-    """The expressions that nobody needs any more if a root is computed from some inputs."""
+    """The expressions that become dead if a root is computed from some inputs."""
     left: dict[Expr, int] = {e: e.uses + 1 for e in inputs}
     dying = []
     pending = [root]
@@ -233,10 +233,10 @@ def _dying(root: Expr, inputs: list[Expr]) -> list[Expr]:
 def _write(
     rules: Rules, reading: FunctionTensors, change: _SumRewrite, new: dict[Expr, ir.Value]
 ) -> None:
-    """Computes a root otherwise.
+    """Rewrites a root.
 
     Args:
-      new: the values that have taken the place of roots; this one is added.
+      new: the values that have replaced roots; this one is added.
     """
     if remarks_wanted():
         products = sum([e.contracts for e in change.gone])

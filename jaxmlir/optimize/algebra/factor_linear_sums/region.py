@@ -1,15 +1,15 @@
 """A linear function of a function's values, and its transpose.
 
-From a value, its *root*, a walk leads backwards through what it is linear in: sums, products with
-something else, masks.  Each expression on the way has a cotangent, a tensor ``c`` with which
+From a value, the *root*, a walk goes backwards through the ops that the root is linear in: sums,
+products with other values, masks.  Each expression on the way has a cotangent, a tensor ``c`` with
 
     root[o] = sum over all other labels of c[o, ...] expr[o, ...] + ...
 
-holds, summed over the expressions that the walk has come to.  What a mask keeps out may be a NaN or
-an infinity there, and zero times it is none, so a mask is passed only where it cannot be meant to
-keep such a thing out (:func:`may_guard`).  At first that is the root with the cotangent 1.  The
-labels ``o`` of the root's dimensions are nowhere summed over.  A step replaces an expression by an
-operand, whose cotangent is the transpose of the op applied to that of the result.
+summed over the expressions at which the walk has arrived.  It starts at the root, with the
+cotangent 1.  The labels ``o`` of the root's dimensions are never summed over.  A step replaces an
+expression by an operand, whose cotangent is the transpose of the op applied to that of the result.
+A mask may block a NaN or an infinity, and zero times that is not zero.  So the walk passes a mask
+only if it cannot be meant to block a non-finite number (:func:`may_guard`).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from jaxmlir.optimize.algebra.labelled_tensors.expressions import (
 from jaxmlir.optimize.algebra.labelled_tensors.reading import may_guard
 from jaxmlir.targets.costs import Costs
 
-# -- What an expression costs, in nanoseconds --
+# -- The cost of an expression, in nanoseconds --
 #
-# An elementwise op is fused with its neighbours: it is taken to read and write as much as its
-# largest tensor has.  A sum reads what it sums up.  What only moves elements costs nothing.
+# An elementwise op is fused with its neighbours: its memory traffic is estimated as the size of its
+# largest tensor.  A sum reads its operand.  Data movement costs nothing.
 
 
-# Matrices are small with fewer rows, columns, or terms summed up, than this.
+# Matrices with fewer rows, columns, or contracted elements than this are small.
 SMALL = 32
 
 _FREE = frozenset(
@@ -48,7 +48,7 @@ _FREE = frozenset(
 
 
 def cost(expr: Expr, costs: Costs) -> float:
-    """The nanoseconds that an expression takes to compute from its operands."""
+    """The nanoseconds to compute an expression from its operands."""
     if expr.cost is None:
         expr.cost = _cost(expr, costs)
     return expr.cost
@@ -85,12 +85,14 @@ def price(
     read: set[Expr],
     counted: Set[Expr] = frozenset(),
 ) -> float:
-    """The nanoseconds that an expression takes with all that it is made of, as far as that is not
-    there and has not been counted.
+    """The nanoseconds to compute an expression, including operands that do not exist yet and have
+    not been counted.
 
     Args:
-      computed: what is computed; this expression, and what it is made of, is added.
-      read: what is used and there; it is added to as well.
+      is_there: whether an expression exists.
+      computed: expressions already counted as computed; the new ones are added.
+      read: existing expressions that are read; the new ones are added.
+      counted: further expressions that have been counted.
     """
     total, pending = 0.0, [expr]
     while pending:
@@ -111,13 +113,14 @@ class AmbiguousDimension(Exception):
 
 @dataclass(eq=False, slots=True)
 class Factors:
-    """Factors of a product, in order; those that begin alike have their beginning in common.
+    """Factors of a product, in order; lists with a common prefix share it.
 
     Attributes:
-      before: all but the last one.
-      labels: of all of them.
-      longer: what they become with one more.
-      products: what a tensor times all of them is, as far as that has been asked for.
+      before: all factors but the last one.
+      last: the last factor.
+      labels: of all factors.
+      longer: the lists with one more factor, by that factor.
+      products: the known products of tensors with all factors, by tensor.
     """
 
     before: Factors | None
@@ -154,15 +157,15 @@ class Factors:
 
 @dataclass(eq=False, slots=True)
 class VisitedExpr:
-    """An expression that the walk has come to.
+    """An expression that the walk has reached.
 
     Attributes:
       labels: of its dimensions.
-      cotangent: the sum of what it was handed.
-      factors: of the cotangent as well, which are not multiplied into it yet.
-      handed: how often.
-      step: what was handed to operands.
-      price: of computing what was handed.
+      cotangent: the sum of the cotangents that its users handed to it.
+      factors: further factors of the cotangent, not multiplied into it yet.
+      handed: the number of cotangents handed to it.
+      step: the operands to which it handed a cotangent.
+      price: the cost of computing the cotangents of these.
     """
 
     expr: Expr
@@ -183,16 +186,16 @@ class _LabelledOp(NamedTuple):
 
 
 _OperandCotangent = tuple[Tensor, Tensor, Factors]
-"""An operand, its cotangent, and factors of that which wait."""
+"""An operand, its cotangent, and factors that are not multiplied into that yet."""
 
 
 class CotangentWalk:
     """The walk from a root.
 
     Attributes:
-      places: the expressions that it has come to, users first.
-      read: the program's expressions that cotangents are made of.
-      precision: of the matrix products that sum over labels; ``None`` of other sums.
+      places: the expressions that it has reached, users first.
+      read: the program's expressions that cotangents are computed from.
+      precision: for each summed label that of the matrix product; ``None`` for other sums.
     """
 
     def __init__(
@@ -206,10 +209,10 @@ class CotangentWalk:
     ):
         """
         Args:
-          weights: of the work that leads to an expression.
+          weights: for each expression the cost of the most expensive chain of linear ops to it.
           costs: of the target.
-          is_there: whether the program has computed an expression before the root.
-          stops: expressions from which the walk does not go on.
+          is_there: whether the program computes an expression before the root.
+          stops: expressions at which the walk ends.
         """
         self.algebra = algebra
         self.costs: Costs = costs
@@ -238,13 +241,13 @@ class CotangentWalk:
         return (place for place in self.places.values() if not place.step)
 
     def _step(self, place: VisitedExpr) -> list[Expr]:
-        """Hands the cotangent of an expression to its operands; those that are met first."""
+        """Hands the cotangent of an expression to its operands; returns those reached first."""
         expr = place.expr
         if expr in self.stops or expr.kind not in LINEAR or expr.value is None:
             return []
         if expr.kind == "mask" and may_guard(expr):
             return []
-        # What other cotangents are made of is computed anyway: nothing is saved from there on.
+        # An expression with other uses, or read by cotangents, stays: nothing is saved beyond it.
         if place.handed < expr.uses or expr in self.read:
             return []
         labels = place.labels
@@ -278,7 +281,7 @@ class CotangentWalk:
     def _add(
         self, known: VisitedExpr, operand: Tensor, cotangent: Tensor, factors: Factors
     ) -> None:
-        """Hands a cotangent to an expression that has one, by other labels."""
+        """Adds a cotangent to that of an expression, which may have other labels."""
         if operand.labels != known.labels:
             at = dict(zip(operand.labels, known.labels, strict=True))
             if any(a != b and min(a, b) < self.root.rank for a, b in at.items()):
@@ -309,7 +312,7 @@ class CotangentWalk:
             return [self._summed(op, masked.times(cotangent.sign), tensors[1])]
         if len(tensors) == 1:
             return [self._summed(op, cotangent, tensors[0])]
-        # Of two factors, the one whose cotangent costs less.
+        # If a product is linear in both factors, take the one whose cotangent costs less.
         a, b = tensors
         handed = [self._times(op, a, b)] if a.expr.kind in LINEAR else []
         if b.expr.kind in LINEAR:
@@ -333,10 +336,10 @@ class CotangentWalk:
         other: Tensor | None = None,
         waiting: Tensor | None = None,
     ) -> _OperandCotangent:
-        """A cotangent times the other factor, summed over labels that an operand has not.
+        """A cotangent times the other factor, summed over labels that an operand lacks.
 
         Args:
-          waiting: a factor that can wait.
+          waiting: a factor that need not be multiplied into the cotangent yet.
         """
         factors = op.place.factors
         if waiting is not None:
@@ -371,16 +374,16 @@ class CotangentWalk:
         return price(cotangent.expr, self.costs, self._is_there, set(), set(), self._counted)
 
     def _price(self, cotangent: Tensor) -> float:
-        """The nanoseconds that a cotangent takes; nothing if it has been asked for before."""
+        """The nanoseconds to compute a cotangent; 0 if it has been counted before."""
         if cotangent.expr in self._counted:
             return 0.0
         return price(cotangent.expr, self.costs, self._is_there, self._counted, self.read)
 
 
 def stops(walk: CotangentWalk) -> set[Expr]:
-    """The places at which a walk should have ended, as to go on costs more than what it saves.
+    """The expressions at which a walk should have ended, as going on costs more than it saves.
 
-    What is handed to an expression on several ways is paid for in equal parts.
+    The cost beyond an expression with several users on the walk is shared by these equally.
     """
     stopped: set[Expr] = set()
     forward: dict[Expr, float] = {}
@@ -414,7 +417,7 @@ def transposed(walk: CotangentWalk) -> Tensor:
         gone = {k for k in (*leaf.labels, *place.cotangent.labels) if k >= rank and k not in needed}
         product = _contracted(walk, place.cotangent, leaf, gone)
         groups.setdefault((frozenset(product.labels), place.factors), []).append(product)
-    # What is summed over the same labels is added up before.
+    # Terms that are summed over the same labels are added up first.
     sums = [
         _multiplied(algebra, functools.reduce(algebra.add, terms), factors, rank)
         for (_, factors), terms in groups.items()
@@ -423,8 +426,8 @@ def transposed(walk: CotangentWalk) -> Tensor:
 
 
 def _contracted(walk: CotangentWalk, a: Tensor, b: Tensor, gone: Collection[int]) -> Tensor:
-    """The product of two tensors, summed over as many labels as is worth a loop of its own: all
-    if it is one of matrices, and else those that some factor has not."""
+    """The product of two tensors, summed over those labels that pay to sum over now: all if it is a
+    matrix product, else one over which a factor can be pulled out, if any."""
     algebra = walk.algebra
     if not set(a.labels) <= set(b.labels) and not set(b.labels) <= set(a.labels):
         precisions = {walk.precision[k] for k in gone if k in a.labels and k in b.labels}
@@ -436,7 +439,7 @@ def _contracted(walk: CotangentWalk, a: Tensor, b: Tensor, gone: Collection[int]
 
 
 def _multiplied(algebra: Algebra, t: Tensor, factors: Factors, rank: int) -> Tensor:
-    """A tensor times some factors, summed over all labels but those of the root."""
+    """A tensor times some factors, summed over all labels except those of the root."""
     while True:
         t = algebra.sum(t, {k for k in t.labels if k >= rank and k not in factors.labels})
         if factors.before is None:

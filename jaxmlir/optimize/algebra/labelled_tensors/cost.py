@@ -1,7 +1,7 @@
-"""What products cost.
+"""The cost of products.
 
-By the table of the target.  The model was measured in float32 on two cores of a server CPU,
-XLA:CPU of JAX 0.10.2, medians::
+The cost table of the target determines it.  The model was measured in float32 on two cores of a
+server CPU, XLA:CPU of JAX 0.10.2, medians::
 
     matrix product, n = 128, 256, 512   50, 91, 94 GFLOP/s        dot_flop
     matrix times vector, n = 256, 1024  22, 41 GB/s               read_byte
@@ -10,9 +10,9 @@ XLA:CPU of JAX 0.10.2, medians::
 
 Selecting 20,000 rows of 64 numbers, or adding them up, took 0.02 to 0.1 ns a byte.
 
-What decides is the ratio: how many operations take as long as a byte does, 2.5 on a CPU, 18 on an
-H100, 470 on a TPU v5e, whose unit for products is fast at 16 bits.  A program is changed only if
-the estimate is better by ``MIN_GAIN``: one that is off by a quarter does no harm.
+The decisive number is the ratio of operations to bytes that take the same time: 2.5 on a CPU, 18 on
+an H100, 470 on a TPU v5e, whose matrix unit is fast at 16 bits.  A program is changed only if the
+estimate is better by ``MIN_GAIN``, so an error of a quarter does no harm.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import NamedTuple
 from jaxmlir.targets.costs import Costs
 
 MIN_GAIN = 1.3
-"""How many times faster than the old order a new one has to be in the estimate."""
+"""How many times faster than the old order a new one has to be, by estimate."""
 
 
 class TensorCost(NamedTuple):
@@ -48,13 +48,13 @@ class TensorCost(NamedTuple):
         """The cost of a product of matrices.
 
         Args:
-          terms: how many products of numbers are added up, in all elements.
+          terms: the number of scalar multiply-adds, for all elements.
           sizes: of the factors and the result.
         """
         return TensorCost(2 * terms, sum(sizes) * itemsize, 1)
 
     def shared(self, times: int) -> TensorCost:
-        """The cost for each of several uses of what is computed once."""
+        """The cost for each of several uses of a result that is computed once."""
         return (
             self
             if times == 1
@@ -66,9 +66,10 @@ class TensorCost(NamedTuple):
         return self.flops < other.flops and self.bytes < other.bytes and self.ops <= other.ops
 
     def ns(self, costs: Costs, are_small: bool = False) -> float:
-        """Nanoseconds on a target of some costs.
+        """Nanoseconds on a target.
 
         Args:
+          costs: of the target.
           are_small: whether it is a batch of products of small matrices.
         """
         flop = costs.small_dot_flop if are_small else costs.dot_flop
@@ -79,7 +80,7 @@ class TensorCost(NamedTuple):
 
 
 FREE = TensorCost()
-"""The cost of what is fused into others."""
+"""The cost of an op that is fused into others."""
 
 
 def _si(number: float) -> str:

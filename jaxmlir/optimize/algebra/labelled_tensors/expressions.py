@@ -1,11 +1,11 @@
-"""Tensors without a layout: what a program computes, whatever the order of its dimensions.
+"""Tensors without a layout: the values of a program, whatever the order of their dimensions.
 
-An :class:`Expr` is an operation on other expressions, whose dimensions are wired together by
-*labels*, as the letters of an Einstein sum do.  A :class:`Tensor` is an expression with labels on
-its dimensions, and a sign.  Transposes, broadcasts, reshapes that move nothing and changes of sign
-are no operations here: they give other labels to the same expression.  So does an identity matrix
-that is multiplied by.  There is one expression for each key, so that what is computed twice, in
-two layouts, is one.
+An :class:`Expr` is an operation on other expressions whose dimensions are wired together by
+*labels*, like the letters of an Einstein sum.  A :class:`Tensor` is an expression with labels on
+its dimensions, and a sign.  Transposes, broadcasts, reshapes that move no data and changes of sign
+are no operations here: they give the same expression other labels or the other sign.  So does a
+product with an identity matrix.  Expressions are hash-consed: if a program computes a value twice,
+in two layouts, it is one expression.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Labels = tuple[int, ...]
-"""A label for each dimension.  An operand's are numbers of dimensions of the result, or higher
-ones, over which the operation sums."""
+"""A label for each dimension.  The labels of an operand are numbers of dimensions of the result, or
+higher numbers, over which the operation sums."""
 
 Operand = tuple["Expr", Labels, int]
-"""An operand of an operation: an expression, and its labels and sign."""
+"""An operand of an operation: an expression, its labels and its sign."""
 
 SumTerm = tuple[int, Labels, int, "Expr"]
-"""A term of a sum: an expression with its number, and its labels and sign."""
+"""A term of a sum: the number of an expression, its labels and sign, and the expression."""
 
-# A sum of more terms than this is one term of another sum.
+# Sums of more terms than this are not flattened into another sum.
 MAX_TERMS = 16
-# So many ops are looked through for factors that can be taken out of a sum.
+# The depth of ops through which factors are pulled out of a sum.
 MAX_DEPTH = 32
 
 
@@ -44,9 +44,9 @@ class Dot(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Expr:
-    """An operation on expressions; equal to itself only.
+    """An operation on expressions; compared by identity.
 
-    An elementwise op that is none of the others is of the kind of its name.  Others are:
+    The kind of an elementwise op is its name, except for those in this table of the other kinds:
 
     ===============  ===============================================================================
     ``"product"``    of one or two operands, summed over the labels that the result lacks
@@ -64,18 +64,17 @@ class Expr:
     ===============  ===============================================================================
 
     Attributes:
-      number: higher than that of the operands.
-      params: what else tells it from others; of a product that is a ``dot_general`` a :class:`Dot`.
-      operands: with the labels of each, and its sign.
-      sizes: of its dimensions, and then of the labels that are summed over.
+      number: a number, higher than those of the operands.
+      params: further parameters; those of a product that is a ``dot_general`` are a :class:`Dot`.
+      operands: the operands, each with its labels and sign.
+      sizes: of its dimensions, followed by those of the labels that are summed over.
       rank: the number of dimensions.
-      sums: whether there are labels that are summed over.
-      terms: of a sum, with those of operands that are sums themselves, in the order of numbers.
-      is_alike: whether the terms are all laid out as the sum is, if it is one.
-      value: the program's value that it is, by number, if it is one: the first, but for its layout
-        and sign.
-      users: the program's expressions that it is an operand of, and ``None`` for each other use.
-      cost: of computing it from its operands, once that has been asked for.
+      sums: whether it sums over labels.
+      terms: the terms of an ``"add"``, with nested sums flattened, ordered by number.
+      is_alike: whether all terms of an ``"add"`` have the labels of the sum.
+      value: the number of the first value of the program that equals it, up to layout and sign.
+      users: the program's expressions that have it as an operand, and ``None`` for each other use.
+      cost: the cost of computing it from its operands, once known.
     """
 
     number: int
@@ -98,7 +97,7 @@ class Expr:
 
     @property
     def uses(self) -> int:
-        """How often the program's expressions, other ops and results need it."""
+        """The number of its uses by the program's expressions, other ops and results."""
         return len(self.users)
 
     @property
@@ -114,7 +113,7 @@ class Expr:
         return is_asked_for or self.contracts
 
     def _own_labels(self) -> tuple[set[int], set[int]]:
-        """The labels that only one of the two factors of a product has, of each."""
+        """For each of the two factors of a product, the labels that only it has."""
         (_, a, _), (_, b, _) = self.operands
         return {*a}.difference(b), {*b}.difference(a)
 
@@ -124,7 +123,7 @@ class LabelledReshape(NamedTuple):
 
     Attributes:
       operand, result: the labels of each dimension, in row-major order.
-      sizes: of the labels; the operand is repeated along those that only the result has.
+      sizes: of the labels; the operand is broadcast along those that only the result has.
     """
 
     operand: tuple[Labels, ...]
@@ -140,7 +139,7 @@ class Tensor(NamedTuple):
     sign: int = 1
 
     def relabelled(self, new: Any) -> Tensor:
-        """The tensor with the labels that a mapping or a sequence has for its own."""
+        """The tensor with its labels replaced by those in a mapping or a sequence."""
         return Tensor(self.expr, tuple(map(new.__getitem__, self.labels)), self.sign)
 
     @property
@@ -156,7 +155,7 @@ class Tensor(NamedTuple):
 
 @dataclass
 class Algebra:
-    """All expressions of a function and of its rewrites, one for each key."""
+    """All expressions of a function and of its rewrites, hash-consed by key."""
 
     known: dict[Any, Expr] = field(default_factory=dict)
     _ones: dict[Any, Tensor] = field(default_factory=dict)
@@ -177,10 +176,10 @@ class Algebra:
         sizes: Iterable[int],
         dtype: Any,
     ) -> Expr:
-        """The expression of an operation that has dimensions of some sizes, and sums nothing.
+        """The expression of an operation that sums nothing; its dimensions have some sizes.
 
         Args:
-          operands: labelled by what the operation takes their labels for.
+          operands: the operands, with labels whose meaning depends on the kind.
         """
         sizes = tuple(sizes)
         key = (kind, params, operands, dtype, sizes)
@@ -217,10 +216,10 @@ class Algebra:
         gone: Collection[int] = (),
         swapped: bool = False,
     ) -> Tensor:
-        """The expression of an operation as it is; labels that are ``gone`` are summed over.
+        """The expression of an operation, not simplified; labels in ``gone`` are summed over.
 
         Args:
-          swapped: whether the operands of a new one are in the other order.
+          swapped: whether a new expression has its operands in the other order.
         """
         labels, sizes, used = _wired(operands, gone)
         key = (kind, params, dtype, used, len(labels))
@@ -258,7 +257,7 @@ class Algebra:
     def raw_product(
         self, a: Tensor, b: Tensor, gone: Collection[int] = (), params: Any = None
     ) -> Tensor:
-        """The product as it is; that of matrices has its factors in this order."""
+        """The product, not simplified; a new product of matrices keeps the order of factors."""
         swapped = a.expr.number > b.expr.number
         if swapped:
             a, b = b, a
@@ -269,7 +268,7 @@ class Algebra:
         return product if a.sign == b.sign else product.times(-1)
 
     def sum(self, a: Tensor, gone: Collection[int]) -> Tensor:
-        """A tensor summed over those of some labels that it has."""
+        """A tensor summed over the labels in ``gone`` that it has."""
         if not any(k in gone for k in a.labels):
             return a
         a, *factors = self.pulled(a, gone)
@@ -282,13 +281,13 @@ class Algebra:
         return self.raw_sum(a, gone)
 
     def raw_sum(self, a: Tensor, gone: Collection[int]) -> Tensor:
-        """The sum as it is, over labels that the tensor has."""
+        """The sum over labels that the tensor has, not simplified."""
         total = self.apply("product", None, [a.unsigned], a.expr.dtype, gone)
         return total.times(a.sign)
 
     # Pattern: sum over i of (x[i] f + x[i] g) b[i] = (f + g) (sum over i of x[i] b[i])
     def pulled(self, a: Tensor, gone: Collection[int]) -> list[Tensor]:
-        """A tensor as a product: what has labels that are gone, and a factor without, if any."""
+        """A tensor as a product: the part with labels in ``gone``, and a factor without, if any."""
         if not any(k in gone for k in a.labels):
             return [a]
         key = (a.expr, tuple([k in gone for k in a.labels]))
@@ -339,13 +338,13 @@ class Algebra:
         return [core, factor]
 
     def add(self, a: Tensor, b: Tensor) -> Tensor:
-        """The sum of two tensors; the same for all ways to add up the same terms."""
+        """The sum of two tensors; the same expression for all ways to add up the same terms."""
         is_whole = len(a.expr.terms or "1") + len(b.expr.terms or "1") <= MAX_TERMS
         is_alike = a.labels == b.labels
         if is_alike and is_whole:
             is_alike = a.expr.is_alike and b.expr.is_alike
         if is_alike:
-            # As most are: terms that are laid out alike.
+            # The common case: all terms have the same labels.
             labels = a.labels
             wiring = numbered(len(labels))
             terms = [t for x in (a, b) for t in _terms(Tensor(x.expr, wiring, x.sign), is_whole)]
@@ -377,13 +376,13 @@ class Algebra:
         return Tensor(expr, labels, sign)
 
     def scaled(self, a: Tensor, times: int) -> Tensor:
-        """A tensor times a whole number."""
+        """A tensor times an integer."""
         if times == 1:
             return a
         return self.raw_product(a, self.constant(times, a.expr.dtype))
 
     def diagonal(self, a: Tensor) -> Tensor:
-        """The elements of a tensor at which labels that it has twice have one index."""
+        """The diagonal of a tensor along each pair of dimensions with the same label."""
         at = {label: k for k, label in enumerate(dict.fromkeys(a.labels))}
         if len(at) == len(a.labels):
             return a
@@ -394,11 +393,11 @@ class Algebra:
     def reshaped(
         self, a: Tensor, dims: Sequence[Labels], result: Sequence[Labels], sizes: Any
     ) -> Tensor:
-        """A tensor of which dimensions are split and merged, labelled by the numbers of ``result``.
+        """A tensor with dimensions split and merged, labelled by the numbers of its dimensions.
 
         Args:
           dims: the labels of the parts of each dimension, in row-major order.
-          result: the labels of each dimension of the result.
+          result: the labels of the parts of each dimension of the result.
           sizes: of these labels, a mapping or a sequence.
         """
         at: dict[int, int] = {}
@@ -429,7 +428,7 @@ class Algebra:
 
 
 def _terms(t: Tensor, is_whole: bool) -> Sequence[SumTerm]:
-    """The terms that a tensor is the sum of, by its labels; itself as one unless ``is_whole``."""
+    """The terms of a sum, with the labels of the tensor; itself if it is none or not whole."""
     if t.expr.kind != "add" or not is_whole:
         return ((t.expr.number, t.labels, t.sign, t.expr),)
     labels = t.labels
@@ -459,15 +458,15 @@ def numbered(rank: int) -> Labels:
 def _wired(
     tensors: Sequence[Tensor], gone: Collection[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[Operand, ...]]:
-    """Numbers labels in the order in which they occur, those that are gone last.
+    """Numbers labels in order of occurrence, those in ``gone`` last.
 
     Returns:
-      The labels of the result, the sizes by number, and the tensors as operands: the numbers of
-      their labels.
+      The labels of the result, the sizes by number, and the tensors as operands with numbered
+      labels.
     """
     first = tensors[0]
     if not gone and all([t.labels == first.labels or not t.labels for t in tensors]):
-        # As most are: elementwise ops of tensors that are laid out alike.
+        # The common case: elementwise ops of tensors with the same labels.
         in_order = numbered(len(first.labels))
         used = tuple([(expr, in_order if labels else (), sign) for expr, labels, sign in tensors])
         return first.labels, first.expr.sizes[: len(in_order)], used
@@ -492,7 +491,8 @@ def _wired(
 
 # Pattern: sum over k of I[i,k] B[k] = B[i]
 def _through_identity(eye: Tensor, b: Tensor, gone: Collection[int]) -> Tensor | None:
-    """The product of an identity matrix, if one of its labels is gone, with another tensor."""
+    """The product with an identity matrix as a relabelling; ``None`` if it is none, as when
+    neither label of the matrix is summed over."""
     for kept, summed in (eye.labels, eye.labels[::-1]):
         if summed in gone and kept not in b.labels:
             if summed not in b.labels and kept in gone:

@@ -1,6 +1,6 @@
-"""What the ops of a signature have in common for who reads them as labelled tensors.
+"""The common properties of the ops of a signature, for reading them as labelled tensors.
 
-The dimensions of operands and result have labels, as the letters of an Einstein sum are::
+The dimensions of operands and result have labels, like the letters of an Einstein sum::
 
     dot_general, batch 0, contracting 2 and 1     [b,i,k] [b,k,j] -> [b,i,j]
     transpose, permutation 1, 0                   [i,j] -> [j,i]
@@ -33,10 +33,11 @@ SUMS = frozenset({"jaxpr.dot_general", "jaxpr.reduce_sum"})
 
 
 class OpKind:
-    """What the ops of a signature have in common, as they are read.
+    """The common properties of the ops of a signature.
 
     Attributes:
-      is_plain: whether they can be read: of arrays of numbers on one device, to one.
+      is_plain: whether they can be read: operands and the single result are arrays of numbers on
+        one device.
       shapes: of the operands.
       shape, dtype: of the result.
     """
@@ -60,16 +61,16 @@ class OpKind:
 
     @functools.cached_property
     def is_number(self) -> bool:
-        """Whether they compute with numbers of one type whose sums may be added up in any order."""
+        """Whether operands and result have one dtype, whose sums may be reordered."""
         return all(dtype == self.dtype for _, dtype in self._types) and can_be_summed(self.dtype)
 
     def sums_to(self, a: Tensor) -> bool:
-        """Whether they may add up elements of a tensor, and do nothing else with them."""
+        """Whether they may add up elements of a tensor without a conversion."""
         return a.expr.dtype == self.dtype and can_be_summed(self.dtype)
 
     @functools.cached_property
     def wiring(self) -> Wiring | None:
-        """How their dimensions run together."""
+        """The wiring of their dimensions; ``None`` if they have none."""
         if self.name in SUMS and not self.is_number:
             return None
         if self.attributes.get("preferred_element_type") not in (None, self.dtype):
@@ -79,7 +80,7 @@ class OpKind:
 
     @functools.cached_property
     def dot(self) -> Dot | None:
-        """The mark of a matrix product."""
+        """The mark of a matrix product, if they are one."""
         is_dot = "dimension_numbers" in self.attributes
         return Dot(self.attributes.get("precision")) if is_dot else None
 
@@ -89,39 +90,42 @@ kind_of = functools.cache(OpKind)
 
 @functools.cache
 def described(type_: ir.Type) -> tuple[tuple[int, ...], Any]:
-    """Shape and dtype; a scalar of an unknown type of what is no array of numbers on one device."""
+    """Shape and dtype; a scalar shape and ``None`` unless it is an array of numbers on one
+    device."""
     if not is_plain_array(type_) or is_key(aval := aval_of(type_)) or not aval.size:
         return (), None
     return tuple(aval.shape), np.dtype(aval.dtype)
 
 
 def can_be_summed(dtype: Any) -> bool:
-    """Whether sums of a type may be added up in another order; narrow floats may overflow then."""
+    """Whether sums of a dtype may be reordered; sums of narrow floats may overflow then."""
     if dtypes.issubdtype(dtype, np.floating):
         return dtypes.finfo(dtype).maxexp >= 128
     return dtype.kind in "iuc"
 
 
 TensorRule = Callable[[Algebra, OpKind, list[Tensor]], Tensor | None]
-"""The tensor that an op of a kind makes of those of its operands, if it is read."""
+"""Returns the tensor of an op of a kind, given those of its operands; ``None`` if it is not
+read."""
 
 
 # --- how dimensions run together ------------------------------------------------------------------
 
 
 Dims = tuple[tuple[int, ...], ...]
-"""For each dimension its labels in row-major order: one; none if its size is 1; several where
-another tensor has dimensions of its own for parts of it."""
+"""The labels of each dimension in row-major order: one; none if its size is 1; several if another
+tensor of the op has separate dimensions for parts of it."""
 
 
 class Wiring(NamedTuple):
     """The labels of the dimensions of an op's operands and result, equal where they run together.
 
-    Labels that the result lacks are summed over; it is repeated along those that no operand has.
+    Labels that the result lacks are summed over; the result is broadcast along labels that no
+    operand has.
 
     Attributes:
       operands: the labels of each operand's dimensions.
-      result: the labels of the result's dimensions; one that has a single label has its own number.
+      result: the labels of the result's dimensions; a single label is the number of its dimension.
       sizes: of the labels.
     """
 
@@ -142,7 +146,7 @@ class Wiring(NamedTuple):
 
 
 def wiring_of(op: MappedOp) -> Wiring | None:
-    """The wiring of an op; ``None`` if it has none, as it computes something else."""
+    """The wiring of an op; ``None`` if it has none."""
     if any(op.get(name) is not None for name in ("sharding", "out_sharding")):
         return None
     if op.name in _RESHAPES:
@@ -155,7 +159,7 @@ def wiring_of(op: MappedOp) -> Wiring | None:
     dims: list[Dims] = []
     sizes: dict[int, int] = {}
     for loops, shape in zip((*maps.operands, result), (*op.operands, *op.results), strict=True):
-        # A dimension of size 1 may be repeated: it follows no loop.
+        # A dimension of size 1 may be broadcast, so it follows no loop.
         at = [labels[k] if n != 1 else None for k, n in zip(loops, shape, strict=True)]
         dims.append(tuple([() if label is None else (label,) for label in at]))
         sizes |= {label: n for label, n in zip(at, shape, strict=True) if label is not None}
@@ -164,16 +168,15 @@ def wiring_of(op: MappedOp) -> Wiring | None:
 
 # Pattern: (x[ab,c])[a,bc]
 def _reshaped(op: MappedOp) -> Wiring | None:
-    """The wiring of an op that gives the same elements in row-major order, with a label for each
-    part of a dimension that is one of both tensors; ``None`` if a dimension begins within a part
-    of the other tensor's."""
+    """The wiring of a reshape, with a label for each common part of the dimensions of both tensors;
+    ``None`` if the dimensions have no such parts, as the strides do not divide one another."""
     (shape,), (result,) = op.operands, op.results
     if not all(type(size) is int and size > 0 for size in (*shape, *result)):
         return None
     order = op.get("dimensions") if op.name == "reshape" else None
     order = range(len(shape)) if order is None else order
     before, after = _strides([shape[d] for d in order]), _strides(result)
-    # A dimension is between two strides, and a label between two of the strides of both tensors.
+    # A dimension spans two strides of its tensor, a label two adjacent strides of both tensors.
     strides = sorted({*before, *after}, reverse=True)
     if any(a % b for a, b in itertools.pairwise(strides)):
         return None
@@ -192,11 +195,11 @@ def _reshaped(op: MappedOp) -> Wiring | None:
 
 
 def _strides(shape: Sequence[int]) -> list[int]:
-    """The number of elements of an array, and then the strides of its dimensions."""
+    """The number of elements of an array, followed by the strides of its dimensions."""
     return [*itertools.accumulate(reversed(shape), operator.mul, initial=1)][::-1]
 
 
-# Also what splits an array into one part.
+# A split that is read has a single part.
 _RESHAPES = frozenset({"reshape", "split", "squeeze"})
-# Of which each dimension follows a loop of its own.
+# Ops each of whose dimensions follows a loop of its own.
 _WIRED = frozenset({"broadcast_in_dim", "dot_general", "reduce_sum", "transpose"})

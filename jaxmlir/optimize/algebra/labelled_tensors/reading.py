@@ -1,8 +1,9 @@
-"""The ops of a function read as expressions of labelled tensors.
+"""Reads the ops of a function as expressions of labelled tensors.
 
-The dimensions of a value are labelled by their numbers; those of size 1, and those along which it
-is repeated, have no label.  So the operands of an elementwise op are wired as they are, and an op
-that moves nothing gives its operand other labels.  An op that is not read is a leaf.
+The dimensions of a value are labelled by their numbers; dimensions of size 1, and those along which
+the value is broadcast, have no label.  So the operands of an elementwise op have matching labels,
+and an op that only changes the layout gives its operand other labels.  The results of an op that is
+not read are leaves.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from jaxmlir.optimize.algebra.labelled_tensors.kinds import (
 
 
 def read(body: FunctionView) -> FunctionTensors:
-    """A function's values as tensors; the same for all passes that find the function as it was."""
+    """A function's values as tensors; cached in the view, for passes that share it."""
     if body.tensors is None:
         body.tensors = FunctionTensors(body)
     return body.tensors
@@ -42,8 +43,8 @@ class FunctionTensors:
     """A function's values as tensors.
 
     Attributes:
-      tensors: of the values, by number.
-      ops: for each expression of the program the op that computes it, by index.
+      tensors: the tensors of the values, by number.
+      ops: for each expression of the program the index of the op that computes it.
     """
 
     def __init__(self, body: FunctionView):
@@ -70,7 +71,7 @@ class FunctionTensors:
         self.tensors.append(Tensor(expr, dims))
 
     def layout(self, value: int) -> list[int | None]:
-        """For each dimension of a value the dimension of its expression, if that has it."""
+        """For each dimension of a value that of its expression; ``None`` if that lacks it."""
         shape, _ = described(self.body.types[value])
         layout: list[int | None] = [None] * len(shape)
         for k, d in enumerate(self.tensors[value].labels):
@@ -78,7 +79,7 @@ class FunctionTensors:
         return layout
 
     def is_before(self, expr: Expr, index: int) -> bool:
-        """Whether an op comes after an expression has been computed."""
+        """Whether an expression is computed before an op."""
         return expr.value is not None and self.ops.get(expr, -1) < index
 
     def _read(self, index: int, signature: Signature) -> None:
@@ -95,10 +96,10 @@ class FunctionTensors:
             return
         expr = tensor.expr
         if expr.value is None:
-            # It is the first one of its kind.
+            # This is the first value of the expression.
             expr.value = len(tensors)
             self.ops[expr] = index
-            # Where it has users, it was met as a part of another one.
+            # If it has users, it was read before as an operand of another expression.
             if not expr.users:
                 _use_operands(expr)
         tensors.append(tensor)
@@ -112,7 +113,7 @@ def _reader_of(signature: Signature) -> tuple[OpKind, TensorRule | None]:
 
 
 def _use_operands(expr: Expr) -> None:
-    """Notes that an expression is of the program, and what it is made of that is no value."""
+    """Records an expression as a user of its operands, and likewise those that are no values."""
     for operand, _, _ in expr.operands:
         operand.users.append(expr)
         if operand.value is None and len(operand.users) == 1:
@@ -142,7 +143,7 @@ def _neg(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor:
 
 
 def _div(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor:
-    # Quotients of integers are rounded; those of four bits are of another kind to numpy.
+    # Integer quotients are rounded; numpy's dtype kind does not tell 4-bit integers from floats.
     if not kind.is_number or not dtypes.issubdtype(kind.dtype, np.inexact):
         return _elementwise(algebra, kind, operands)
     a, b = operands
@@ -264,12 +265,12 @@ def _select_n(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor:
 
 
 def may_guard(mask: Expr) -> bool:
-    """Whether what a mask keeps out at one place may alone not be finite.
+    """Whether an element that a mask blocks may be non-finite while the others are finite.
 
-    So it may be if it is made of something that belongs to that place, which has all labels of the
-    mask, and which is an operand of the program or a function that has poles.  The factors of a
-    matrix product have rows or columns in common with other places: one that is not finite is seen
-    there as well.  A constant belongs to all; one that is not finite is there to be kept out.
+    This is possible if it is computed from a tensor with all labels of the mask, i.e. with an
+    element of its own at that place, that is a leaf or a function with poles.  The factors of a
+    matrix product share rows or columns with other places, where a non-finite number shows as well.
+    A non-finite constant counts too: the mask is there to block it.
     """
     (_, labels, _), kept_out = mask.operands
     pending: list[tuple[Expr, frozenset[int]]] = []
@@ -299,7 +300,7 @@ def may_guard(mask: Expr) -> bool:
     return False
 
 
-# Kinds of expressions that are finite where their operands are, but for overflow.
+# Kinds of expressions that are finite if their operands are, except for overflow.
 _FINITE = frozenset({"add", "eye", "iota", "mask", "product"}) | {
     f"jaxpr.{name}"
     for name in (
@@ -329,4 +330,4 @@ READERS: dict[str, TensorRule] = dict.fromkeys(ELEMENTWISE, _elementwise) | {
     "jaxpr.transpose": _rewired,
     **selectors.READERS,
 }
-"""How ops are read, by name."""
+"""The functions that read ops, by op name."""

@@ -3,15 +3,16 @@
 ``x[idx]`` is ``S x`` with ``S[e, n] = 1`` where ``n == idx[e]``, and so is a slice; adding up rows,
 ``zeros.at[idx].add(u)``, is ``S^T u``, and so is padding with zeros.  So both are linear, commute
 with matrix products over other dimensions, and are each other's transpose: ``(S x)^T u = x^T (S^T
-u)``.  Either way costs as much as it moves.
+u)``.  The cost of either is the memory traffic of the elements that it moves.
 
-The matrix may be there as one: ``one_hot(idx)``, a comparison with the numbers of the rows as
-numbers.  Multiplied by a table it selects rows, and ``sum_n one_hot(idx)[e, n] x[e, n]`` *picks* an
-element of each row.  Elements that are not selected no longer take part: where a table has an
-infinity or a NaN, a product with a zero was NaN, and now is not.
+The program may also materialize the matrix: ``one_hot(idx)`` is a comparison with the row numbers,
+converted to numbers.  Its product with a table selects rows, and ``sum_n one_hot(idx)[e, n] x[e,
+n]`` *picks* an element of each row.  As a selection, it no longer reads the other elements: if a
+table has an infinity or a NaN, a product with a zero was NaN, and now is not.
 
-A gather that fills what is out of bounds by NaN has no transpose; one that fills integers is not
-linear.  An update of an array is a sum, and linear only if the array is zero.
+A gather that fills elements out of bounds with NaN has no transpose; one that fills with another
+number than zero is not linear.  An update of an array is a sum, and linear only if the array is
+zero.
 """
 
 from __future__ import annotations
@@ -32,24 +33,25 @@ class RowSelector:
     """A way to select rows of arrays, and its transpose; hashable.
 
     Attributes:
-      transposable: whether rows may be added up where they were to be selected.
-      is_indexed: whether its operand has a number for each selected row, and there is :meth:`pick`.
+      transposable: whether :meth:`add` is the transpose of :meth:`select`.
+      is_indexed: whether its operand has a row number for each selected row; then it has
+        :meth:`pick`.
     """
 
     transposable = True
     is_indexed = False
 
     def select(self, array: Any, axis: int, sizes: Sequence[int], operands: Sequence[Any]) -> Any:
-        """The rows selected along an axis, which dimensions of some sizes take the place of."""
+        """Selects rows along an axis, which is replaced by dimensions of some sizes."""
         raise NotImplementedError
 
     def add(self, array: Any, count: int, rows: int, operands: Sequence[Any]) -> Any:
-        """Zeros of so many rows, to which those of the array are added; they are its first
-        ``count`` dimensions."""
+        """Adds the rows of an array, i.e. its first ``count`` dimensions, to ``rows`` rows of
+        zeros."""
         raise NotImplementedError
 
     def pick(self, array: Any, count: int, operands: Sequence[Any]) -> Any:
-        """The row of each index of the first ``count`` dimensions, out of those along the next."""
+        """Selects one row along dimension ``count`` for each index of the dimensions before it."""
         raise NotImplementedError
 
 
@@ -57,11 +59,11 @@ class RowSelector:
 class IndexSelector(RowSelector):
     """Rows whose numbers are in an array: gather and scatter-add.
 
-    Of indices that are promised to be in bounds, JAX says that those that are not are clipped by a
-    gather, and dropped by a scatter.  So they are by the transpose of either.
+    If indices that are promised to be in bounds are not, JAX clips them in a gather and drops them
+    in a scatter.  The transpose of either treats them likewise.
 
     Attributes:
-      selects: whether it is a gather, not a scatter.
+      selects: whether the op is a gather, not a scatter.
     """
 
     mode: Any
@@ -81,7 +83,7 @@ class IndexSelector(RowSelector):
         mode, modes = self.mode, lax.GatherScatterMode
         if mode == modes.PROMISE_IN_BOUNDS and selects != self.selects:
             mode = modes.FILL_OR_DROP if selects else modes.CLIP
-        # Those that are clipped may be equal.
+        # Clipped indices may coincide.
         repeats = not selects and mode == modes.CLIP
         return {
             "mode": mode,
@@ -154,14 +156,14 @@ class SliceSelector(RowSelector):
 
 @dataclass(frozen=True)
 class DynamicSliceSelector(RowSelector):
-    """A number of rows from one on that is known when the program runs."""
+    """Consecutive rows from a dynamic start index on."""
 
     size: int
 
     def select(self, array: Any, axis: int, sizes: Sequence[int], operands: Sequence[Any]) -> Any:
         starts = _starts(operands[0], axis, array.ndim)
         window = [self.size if k == axis else n for k, n in enumerate(array.shape)]
-        # By the primitive: the function adds the array's size to negative starts.
+        # The primitive, since `lax.dynamic_slice` adds the array's size to negative starts.
         part = lax.dynamic_slice_p.bind(array, *starts, slice_sizes=tuple(window))
         return lax.reshape(part, [*array.shape[:axis], *sizes, *array.shape[axis + 1 :]])
 
@@ -173,7 +175,7 @@ class DynamicSliceSelector(RowSelector):
 
 
 def _merged(array: Any, count: int) -> Any:
-    """An array with its first dimensions made one."""
+    """An array with its first ``count`` dimensions merged."""
     rest = array.shape[count:]
     return lax.reshape(array, [int(np.prod(array.shape[:count], dtype=np.int64)), *rest])
 
@@ -182,7 +184,7 @@ def _starts(start: Any, axis: int, rank: int) -> list[Any]:
     return [start if k == axis else np.zeros((), start.dtype) for k in range(rank)]
 
 
-# -- How the ops are read --
+# -- Reading the ops --
 
 
 def _selection(
@@ -197,8 +199,8 @@ def _selection(
     """The product of a tensor and a selector.
 
     Args:
-      rows, selected: labels and sizes.
-      operands: the numbers of the rows, labelled as these.
+      rows, selected: the labels and sizes of the rows, and of the selected ones.
+      operands: the row numbers, with the labels of the selected rows.
     """
     dims = [rows, *[(k, n) for k, n in selected if n != 1]]
     selector = _selector(algebra, spec, dims, operands, x.expr.dtype)
@@ -215,8 +217,8 @@ def _selector(
     """A selector.
 
     Args:
-      dims: the label and the size of the rows, and those of each dimension of the selected ones.
-      operands: what says which rows these are, with the labels of the selected ones.
+      dims: the label and size of the rows, then those of each dimension of the selected rows.
+      operands: the row numbers, with the labels of the selected rows.
     """
     at = {label: k for k, (label, _) in enumerate(dims)}
     used = tuple([(t.expr, t.relabelled(at).labels, t.sign) for t in operands])
@@ -235,7 +237,7 @@ def _gather(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor | 
     if numbers.operand_batching_dims:
         return None
     if sorted(axes) == [0, 1] and shape == (kind.shape[0],) * 2 and idx.labels == (0,):
-        # A promise or not: the numbers of rows are in bounds.
+        # In any mode, as an iota over all rows is in bounds.
         is_all = idx.expr.kind == "iota" and idx.sign == 1 and idx.expr.sizes == kind.shape
         return algebra.diagonal(x.relabelled((0, 0))) if is_all else None
     window = tuple(1 if d in axes else n for d, n in enumerate(shape))
@@ -244,13 +246,13 @@ def _gather(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor | 
     (axis,) = axes
     if axis not in x.labels or not _is_linear(mode, fill):
         return None
-    # Where the dimensions of the operand are in the result, and those of the indices.
+    # The dimensions of the operand in the result, and those of the indices.
     out_dims = dict(
         zip([d for d in range(len(shape)) if d != axis], numbers.offset_dims, strict=True)
     )
     index_dims = [d for d in range(len(kind.shape)) if d not in numbers.offset_dims]
     rows = len(kind.shape)
-    # One object for NaN, which does not equal itself.
+    # A single NaN object, so that equal selectors compare equal.
     spec = IndexSelector(mode, math.nan if fill != fill else 0, *_flags_of(kind))
     return _selection(
         algebra,
@@ -324,17 +326,18 @@ def _along_dims(
     ways: Sequence[tuple[RowSelector, Sequence[Tensor]]],
     adds: bool = False,
 ) -> Tensor | None:
-    """A part of each dimension of an operand, where that is not all.
+    """Selects a part of each dimension of an operand that the op does not take as a whole.
 
     Args:
       shape: of the operand.
-      ways: how to select along each dimension, and what says where.
-      adds: whether the operand is such a part of the result, which is zero elsewhere.
+      ways: the selector along each dimension, and its operands.
+      adds: whether the op is the transpose: the operand is a part of the result, which is zero
+        elsewhere.
     """
     if not kind.sums_to(x):
         return None
     for d, (have, want) in enumerate(zip(shape, kind.shape, strict=True)):
-        # Along a dimension that is repeated, so are its parts.
+        # A part of a dimension along which the operand is broadcast is a broadcast as well.
         if have == want or not (adds or d in x.labels):
             continue
         before = len(shape) + d
@@ -369,8 +372,8 @@ def _dynamic_update_slice(algebra: Algebra, kind: OpKind, operands: list[Tensor]
 
 # Pattern: convert(i[e] == n)[..., e, n, ...] = S[e,n]
 def one_hot(algebra: Algebra, mask: Tensor, dtype: Any) -> Tensor | None:
-    """A comparison as numbers, if it is with the numbers of rows: an integer for each place in the
-    other dimensions says which row has the 1."""
+    """A comparison as a selector, if it compares integers with an iota: the integer at each place
+    of the other dimensions is the row that has the 1."""
     operands = mask.expr.operands
     for (counting, at, sign), (numbers, labels, other) in (operands, operands[::-1]):
         (size,) = counting.sizes if counting.kind == "iota" else (0,)
@@ -393,4 +396,4 @@ READERS: dict[str, TensorRule] = {
     "jaxpr.scatter_add": _scatter_add,
     "jaxpr.slice": _slice,
 }
-"""How the ops that select rows, or add them up, are read, by name."""
+"""The functions that read ops that select rows, or add them up, by op name."""

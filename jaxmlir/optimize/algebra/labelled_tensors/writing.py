@@ -30,7 +30,7 @@ from jaxmlir.transforms.templates import Rules
 
 
 class NotRecomputable(Exception):
-    """Something would have to be computed again that cannot be."""
+    """An expression would have to be recomputed that cannot be written as ops."""
 
 
 def write(
@@ -41,12 +41,12 @@ def write(
     inputs: Sequence[Expr],
     new: dict[Expr, ir.Value],
 ) -> None:
-    """Computes a value of the program by a recipe, where it stands.
+    """Replaces a value of the program by one computed by a recipe, at the same place.
 
     Args:
-      root: the expression of which it is the value.
-      inputs: what the recipe takes.
-      new: the values that have taken the place of others; this one is added.
+      root: the expression of the value.
+      inputs: the inputs of the recipe.
+      new: the values that have replaced those of other expressions; this one is added.
     """
     body = reading.body
     values = [new[e] if e in new else body.value(e.value) for e in inputs]
@@ -54,8 +54,8 @@ def write(
 
 
 def share(rules: Rules, reading: FunctionTensors) -> int:
-    """Computes no matrix product that is another value, but for its layout and sign, and no sum
-    over no dimension; how many."""
+    """Replaces matrix products and sums that equal an earlier value up to layout and sign, and sums
+    over no dimension; returns their number."""
     body, count = reading.body, 0
     for index, name in enumerate(body.names):
         if name not in SUMS:
@@ -88,9 +88,9 @@ class RecipeStep:
     """An operation; operands are numbers of inputs and steps, with labels and a sign each.
 
     Attributes:
-      kind, params, sizes, rank, dtype, is_dot: as of an :class:`Expr`; of a selection, the
-        parameters are the way to select and the labels of the selector.
-      elements: how many it has.
+      kind, params, sizes, rank, dtype, is_dot: as of an :class:`Expr`; the parameters of a
+        selection are the row selector and the labels of the selector matrix.
+      elements: the number of elements of the result.
     """
 
     kind: str
@@ -108,11 +108,11 @@ class TensorRecipe:
     """A recipe that computes a tensor, as a function that JAX traces; hashable.
 
     Attributes:
-      inputs: for each dimension of a value the dimension of the expression, or ``None``.
-      steps: what is computed, in order.
-      labels: of the dimensions of the last one.
+      inputs: the layout of each input: for each dimension that of the expression, or ``None``.
+      steps: the operations, in order.
+      labels: of the dimensions of the last step.
       sign: of the result.
-      layout: for each dimension of the result the label, or ``None`` if it is repeated.
+      layout: for each dimension of the result the label, or ``None`` if it is a broadcast.
       shape: of the result.
     """
 
@@ -125,11 +125,11 @@ class TensorRecipe:
 
     def __call__(self, *args: Any) -> list[Any]:
         arrays: dict[int, LabelledArray] = {}
-        # The order in which the result has the dimensions of the last step.
+        # The order of the dimensions of the last step in the result.
         order = tuple([self.labels.index(k) for k in self.layout if k in self.labels])
 
         def array_of(number: int, labels: Labels, rows: Labels | None = None) -> LabelledArray:
-            """An operand; of numbers of rows, one that has dimensions of size 1 besides."""
+            """An operand; row numbers may keep additional dimensions of size 1."""
             if number < len(args) and rows is not None:
                 layout, x = self.inputs[number], args[number]
                 layout_labels = tuple([labels[k] for k in layout if k is not None])
@@ -152,7 +152,7 @@ class TensorRecipe:
         array = array_of(len(args) + len(self.steps) - 1, self.labels)
         if self.sign < 0:
             array = array.negative
-        # Each dimension that is repeated has a label of its own.
+        # Each broadcast dimension gets a new label.
         labels = [-1 - d if k is None else k for d, k in enumerate(self.layout)]
         return [array.spread(labels, dict(zip(labels, self.shape, strict=True)))]
 
@@ -160,14 +160,14 @@ class TensorRecipe:
 def recipe_of(
     reading: FunctionTensors, value: int, new: Tensor, is_there: Callable[[Expr], bool]
 ) -> tuple[TensorRecipe, list[Expr]]:
-    """How to compute a tensor in the place of a value, and the expressions that it takes.
+    """A recipe for a tensor that replaces a value, and the expressions that are its inputs.
 
     Args:
-      new: labelled by the dimensions of the value's expression.
-      is_there: whether an expression has been computed by then.
+      new: the tensor, labelled by the dimensions of the value's expression.
+      is_there: whether an expression is computed before the value.
 
     Raises:
-      NotRecomputable: something has to be computed again that cannot be.
+      NotRecomputable: an expression has to be recomputed that cannot be written as ops.
     """
     inputs, order = _needed(new.expr, is_there)
     signs = {e: reading.tensors[e.value].sign for e in inputs}
@@ -187,7 +187,8 @@ def recipe_of(
 
 
 def _needed(new: Expr, is_there: Callable[[Expr], bool]) -> tuple[list[Expr], list[Expr]]:
-    """What there is of what an expression is computed from, and what to compute, in order."""
+    """The existing expressions that an expression is computed from, and those to compute, in
+    order."""
     inputs: list[Expr] = []
     order: list[Expr] = []
     seen: set[Expr] = set()
@@ -211,17 +212,17 @@ def _needed(new: Expr, is_there: Callable[[Expr], bool]) -> tuple[list[Expr], li
 def _steps(
     inputs: Sequence[Expr], order: Sequence[Expr], signs: dict[Expr, int]
 ) -> list[RecipeStep]:
-    """The steps that compute some expressions, each of which may get the other sign.
+    """The steps that compute some expressions, each up to its sign.
 
     Args:
-      signs: with which inputs are there; those of the expressions are added.
+      signs: the signs of the inputs; those of the computed expressions are added.
     """
     number = {expr: k for k, expr in enumerate((*inputs, *order))}
     steps = []
     for expr in order:
         operands = [(number[e], labels, s * signs[e]) for e, labels, s in _operands(expr)]
         params = expr.params
-        # The signs of factors make that of the product, and those of terms if they are the same.
+        # The signs of factors move to the product, and those of terms to the sum if they agree.
         signed = [s for _, _, s in operands]
         match expr.kind:
             case "selection":
@@ -238,7 +239,7 @@ def _steps(
 
 
 def _operands(expr: Expr) -> Sequence[tuple[Expr, Labels, int]]:
-    """What an expression is computed of: a selection of no matrix, but of the numbers of rows."""
+    """The operands that an expression is computed from: row numbers in place of a selector."""
     if expr.kind != "selection":
         return expr.operands
     array, (selector, wiring, _) = expr.operands
@@ -249,7 +250,8 @@ def _operands(expr: Expr) -> Sequence[tuple[Expr, Labels, int]]:
 
 
 def _push_sign(steps: list[RecipeStep], inputs: list[int]) -> int:
-    """Changes the sign of the last step where that takes fewest elements; the sign that is left."""
+    """Negates the last step by negating the operand with the fewest elements on the way; returns -1
+    if there is no better place than the result, else 1."""
     sizes = [*inputs, *(step.elements for step in steps)]
     uses = Counter(i for step in steps for i, _, _ in step.operands)
     at, place = len(steps) - 1, None
@@ -274,12 +276,12 @@ def _push_sign(steps: list[RecipeStep], inputs: list[int]) -> int:
 _KINDS = frozenset(
     {"add", "constant", "diagonal", "div", "eye", "mask", "product", "reshape", "selection"}
 )
-"""What can be written."""
+"""The kinds of expressions that can be written."""
 _MULTIPLICATIVE = frozenset({"diagonal", "div", "product", "reshape", "selection"})
 
 
 def _input(value: Any, layout: Sequence[int | None]) -> LabelledArray:
-    """A value without dimensions that the expression has not."""
+    """A value without the dimensions that its expression lacks."""
     dims = [d for d, k in enumerate(layout) if k is not None]
     limits = [n if d in dims else 1 for d, n in enumerate(value.shape)]
     if tuple(limits) != value.shape:
@@ -295,7 +297,7 @@ def _computed(
     """The result of a step.
 
     Args:
-      wanted: the order of dimensions that is asked for.
+      wanted: the preferred order of the dimensions, if any.
     """
     match step.kind:
         case "constant":
@@ -324,8 +326,8 @@ def _computed(
 
 
 def _alike(step: RecipeStep, operands: Sequence[LabelledArray]) -> tuple[list[Any], Labels]:
-    """Operands in the shape of the result, which has its dimensions in the order of the largest
-    one, and its labels."""
+    """The operands, broadcast to the result, and its labels; its dimensions are in the order of the
+    operand with the most."""
     labels = max((x.labels for x in operands), key=len)
     labels = (*labels, *(k for k in range(len(step.sizes)) if k not in labels))
     return [x.spread(labels, step.sizes) for x in operands], labels
@@ -352,9 +354,9 @@ def _product(
     shared = [k for k in b.labels if k in a.labels and k not in gone]
     own_a, own_b = ([k for k in x.labels if k not in (*gone, *shared)] for x in factors)
     if own_a and own_b and (*shared, *own_b, *own_a) == wanted:
-        # The dimensions come out in the order of the operands: no transpose this way.
+        # With swapped factors, the result has the wanted order without a transpose.
         a, b = b, a
-    # A sum that was none of a matrix product keeps all digits.
+    # A sum that was not part of a matrix product keeps full precision.
     dot = step.params or Dot(lax.Precision.HIGHEST)
     return contracted(a, b, gone, dot.precision, a.array.dtype)
 
@@ -371,7 +373,7 @@ def _reshaped(parts: LabelledReshape, x: LabelledArray) -> LabelledArray:
 def _selected(
     step: RecipeStep, x: LabelledArray, numbers: Sequence[LabelledArray]
 ) -> LabelledArray:
-    """Rows of an array selected, picked, or added up."""
+    """Selects, picks, or adds up rows of an array."""
     spec, (rows, *selected) = step.params
     sizes = [step.sizes[k] for k in selected]
     operands = [n.spread(selected, step.sizes) if spec.is_indexed else n.array for n in numbers]
@@ -398,7 +400,7 @@ class LabelledArray(NamedTuple):
     labels: tuple[int, ...]
 
     def relabelled(self, new: Sequence[int]) -> LabelledArray:
-        """The array with the labels that a sequence has for its own."""
+        """The array with its labels replaced by those in a sequence."""
         return LabelledArray(self.array, tuple([new[k] for k in self.labels]))
 
     @property
@@ -406,8 +408,7 @@ class LabelledArray(NamedTuple):
         return LabelledArray(lax.neg(self.array), self.labels)
 
     def diagonal(self) -> LabelledArray:
-        """The elements at which labels that the array has twice have one index, in its first
-        dimensions."""
+        """The diagonal along repeated labels, which come first in the result."""
         labels, array = list(self.labels), self.array
         for label in {k for k in labels if labels.count(k) > 1}:
             axes = [d for d, k in enumerate(labels) if k == label]
@@ -416,7 +417,7 @@ class LabelledArray(NamedTuple):
         return LabelledArray(array, tuple(labels))
 
     def spread(self, labels: Sequence[int], sizes: Any) -> Any:
-        """The elements with a dimension for each of some labels, which include all of its own.
+        """The array transposed and broadcast to some labels, which include all of its own.
 
         Args:
           sizes: of the labels.
@@ -430,11 +431,11 @@ class LabelledArray(NamedTuple):
         return lax.broadcast_in_dim(array, [sizes[k] for k in labels], dims)
 
     def summed(self, gone: Collection[int]) -> LabelledArray:
-        """The array summed over those of some labels that it has."""
+        """The array summed over the labels in ``gone`` that it has."""
         axes = tuple([d for d, k in enumerate(self.labels) if k in gone])
         if not axes:
             return self
-        # Not ``jnp.sum``, which computes in another type.
+        # Not ``jnp.sum``, which may accumulate in another type.
         array = lax.reduce(self.array, np.zeros((), self.array.dtype), lax.add, axes)
         return LabelledArray(array, tuple([k for k in self.labels if k not in gone]))
 
@@ -446,8 +447,8 @@ def contracted(
     precision: Any,
     preferred_element_type: Any,
 ) -> LabelledArray:
-    """The product of two arrays summed over labels, as a ``dot_general``: with the labels that both
-    have first, then those of the first array, then those of the second."""
+    """The product of two arrays summed over labels, as a ``dot_general``.  The result has the
+    labels of both arrays first, then those of the first only, then those of the second only."""
     both = [k for k in a.labels if k in b.labels]
     groups = [k for k in both if k in gone], [k for k in both if k not in gone]
     numbers = tuple(
@@ -459,12 +460,12 @@ def contracted(
 
 
 def _diagonal(array: Any, axes: Sequence[int]) -> Any:
-    """The elements whose indices along some axes are equal; the common one comes first."""
+    """The diagonal of an array along some axes; it comes first in the result."""
     others = [k for k in range(array.ndim) if k not in axes]
     size = array.shape[axes[0]]
     array = lax.transpose(array, [*axes, *others])
     rest = array.shape[len(axes) :]
-    # Along the axes the diagonal is every (1 + n + n^2 + ...)-th element.
+    # In the flattened axes the diagonal is every (1 + n + n^2 + ...)-th element.
     step = sum(size**k for k in range(len(axes)))
     flat = lax.reshape(array, [math.prod([size] * len(axes)), *rest])
     return lax.slice(flat, [0] * flat.ndim, flat.shape, [step, *[1] * len(rest)])

@@ -1,14 +1,14 @@
 """A product as a network: its factors, and the indices that they share.
 
-A product is a tree of expressions: products, sums, reshapes, diagonals, selections of rows, and
-what is divided by a number.  It is read as an Einstein sum.  A matrix product sums over an index of
-two factors; a reshape says which indices a dimension runs over; a sum leaves one out; an
-elementwise product runs over the same indices twice; an identity matrix makes two indices one.
-Factors without indices are scalars.  What is left has no order of evaluation::
+A product is a tree of expressions: products, sums, reshapes, diagonals, row selections, and
+divisions by a number.  It is read as an Einstein sum.  A matrix product sums over an index of two
+factors; a reshape maps a dimension to several indices; a sum drops an index; the factors of an
+elementwise product have the same indices; an identity matrix equates two indices.  Factors without
+indices are scalars.  The Einstein sum has no order of evaluation::
 
     trace(A @ (s * B)^T)     ->     s A[i,k] B[i,k], summed over i and k
 
-Rows that a gather or a slice selects are a factor too, a matrix with one 1 in each row.
+A row selection by a gather or a slice is a factor too, a matrix with one 1 in each row.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from dataclasses import dataclass, field
 
 from jaxmlir.optimize.algebra.labelled_tensors.expressions import Dot, Expr
 
-# -- Indices of a product: what its dimensions run over --
+# -- Indices of a product --
 #
 # A dimension of a tensor is a sequence of indices in row-major order: usually one, none if its size
-# is 1, several after a reshape that merged dimensions.  Where two dimensions have to run together
-# (a contraction, an elementwise product), their indices become the same ones, :func:`unify`; an
-# index that meets two smaller ones is split into these.
+# is 1, several after a reshape that merged dimensions.  :func:`unify` makes the indices of two
+# dimensions the same if these run together (in a contraction or an elementwise product).  An index
+# that has to match two smaller ones is split into these.
 
 
 class NotAnEinsum(Exception):
-    """Dimensions that no sequences of indices describe."""
+    """The dimensions of an expression cannot be described by sequences of indices."""
 
 
 class Index:
     """An index of an Einstein sum, which runs from 0 to ``size`` in several tensors at once.
 
     Attributes:
-      parts: the indices that it has become: another one, or those that it was split into.
-      solid: whether it must not be split: it is that of rows, or of the numbers that select them.
-      exact: whether a sum ran over it that was not part of a matrix product.
+      parts: its replacement: another index, or the indices that it was split into.
+      solid: whether it must not be split, as the index of rows or of selected rows of a selector.
+      exact: whether a sum over it was not part of a matrix product.
     """
 
     __slots__ = ("exact", "parts", "size", "solid")
@@ -60,16 +60,16 @@ Dims = list[list[Index]]
 
 
 def fresh(shape: Sequence[int], solid: bool = False) -> Dims:
-    """Dimensions of a shape with indices of their own."""
+    """New dimensions of a shape, each with an index of its own."""
     return [[Index(size, solid)] if size != 1 else [] for size in shape]
 
 
 def resolve(indices: Iterable[Index]) -> list[Index]:
-    """The indices that a sequence has become."""
+    """A sequence of indices with each replaced by its current parts."""
     resolved: list[Index] = []
     for index in indices:
         if not index.parts:
-            # As most have become nothing else.
+            # The common case: it was not replaced.
             resolved.append(index)
             continue
         pending = [*reversed(index.parts)]
@@ -90,12 +90,12 @@ def unify(a: Iterable[Index], b: Iterable[Index]) -> None:
     """Makes two sequences of indices the same.
 
     Raises:
-      NotAnEinsum: one cannot be split as the other is.  Some of them may be split then.
+      NotAnEinsum: one cannot be split like the other.  Some indices may have been split by then.
     """
     left, right = resolve(a), resolve(b)
     indices = [*left, *right]
     while left and right:
-        # What an index has become since: it may occur twice.
+        # An index may occur twice, and have been replaced meanwhile.
         (x,), (y,) = resolve([left.pop(0)]), resolve([right.pop(0)])
         if x is y:
             continue
@@ -103,7 +103,7 @@ def unify(a: Iterable[Index], b: Iterable[Index]) -> None:
             y.become(x)
             continue
         first, whole, following = (x, y, right) if x.size < y.size else (y, x, left)
-        # To split an index that occurs twice would split it there as well.
+        # Splitting an index that occurs twice would split its other occurrence as well.
         is_alone = len({*indices}) == len(indices)
         if whole.solid or whole.size % first.size or not is_alone:
             raise NotAnEinsum
@@ -114,7 +114,7 @@ def unify(a: Iterable[Index], b: Iterable[Index]) -> None:
         raise NotAnEinsum
 
 
-# -- The product that an expression is of others --
+# -- An expression as a product of others --
 
 
 @dataclass(slots=True)
@@ -122,13 +122,14 @@ class EinsumTerm:
     """An expression as a product.
 
     Attributes:
-      dims: what its dimensions run over; an index that occurs twice says that the value is zero
-        where the two differ.
-      factors: of which none is a scalar, with their dimensions.
+      dims: the indices of its dimensions; if an index occurs twice, the value is zero off the
+        diagonal.
+      factors: the factors that are not scalars, with their dimensions.
       selectors: matrices that select rows, with their dimensions: that of the rows first.
       scalars: ``("mul" | "div", number)``, in the order in which they apply.
       sign: of the product.
-      made: indices of identities and repetitions; those that no factor has are summed by counting.
+      made: indices of identities and broadcasts; a sum over one that no factor has multiplies by
+        its size.
     """
 
     dims: Dims
@@ -139,7 +140,7 @@ class EinsumTerm:
     made: list[Index] = field(default_factory=list)
 
     def absorb(self, other: EinsumTerm) -> None:
-        """Takes over the factors of another term."""
+        """Appends the factors of another term."""
         self.factors += other.factors
         self.selectors += other.selectors
         self.scalars += other.scalars
@@ -154,14 +155,13 @@ PRODUCTS = frozenset(
 
 
 def parts_of(expr: Expr, selects: bool) -> tuple[Expr, ...] | None:
-    """The operands of an expression that are parts of the product that it is; ``None`` if it is
-    none.
+    """The operands of an expression that are parts of its product; ``None`` if it is no product.
 
     Args:
       selects: whether selections of rows count as products.
     """
     operands = tuple([operand for operand, _, _ in expr.operands])
-    # What a batch of diagonals is of is for ``jaxpr-factor-linear-sums`` to see as it is.
+    # A batch of diagonals stays as it is, for ``jaxpr-factor-linear-sums``.
     if expr.rank != 2 and not expr.sums and any([e.kind == "eye" for e in operands]):
         return None
     match expr.kind:
@@ -174,13 +174,13 @@ def parts_of(expr: Expr, selects: bool) -> tuple[Expr, ...] | None:
         case "div":
             return operands[:1] if not operands[1].rank else None
         case "mask":
-            # Elements that are not on the diagonal are not read.
+            # Elements off the diagonal are not read.
             return operands if operands[0].kind == "eye" and not expr.params else None
     return None
 
 
 def leaf(expr: Expr) -> EinsumTerm:
-    """An expression as a product of itself."""
+    """An expression as a product with itself as the only factor."""
     if not expr.rank:
         return EinsumTerm([], scalars=[("mul", expr)])
     dims = fresh(expr.sizes[: expr.rank])
@@ -191,23 +191,23 @@ def term_of(expr: Expr, terms: Sequence[EinsumTerm]) -> EinsumTerm:
     """An expression as a product.
 
     Args:
-      terms: of its parts (:func:`parts_of`), which become part of it.
+      terms: of its parts (:func:`parts_of`); they are merged into the result in place.
 
     Raises:
-      NotAnEinsum: its dimensions do not fit theirs.
+      NotAnEinsum: its dimensions do not fit those of its parts.
     """
     if expr.kind == "eye":
         index = Index(expr.sizes[0])
         return EinsumTerm([[index], [index]], made=[index])
     if expr.kind == "selector":
-        # A row is read as one number, and one number says which.
+        # Rows have one index, and each selected row has one row number.
         dims = fresh(expr.sizes, solid=True)
         return EinsumTerm(list(dims), selectors=[(expr, dims)])
     if expr.kind == "reshape":
         return _reshaped(expr, *terms)
     dims: dict[int, list[Index]] = {}
     whole, *others = terms
-    # Of a quotient, what is divided.
+    # The only part of a quotient is the dividend.
     for term, (_, labels, sign) in zip(terms, expr.operands, strict=False):
         term.sign *= sign
         for label, indices in zip(labels, term.dims, strict=True):

@@ -1,15 +1,15 @@
-"""In which order to multiply: dynamic programming over the connected parts of a network.
+"""The order of multiplication, by dynamic programming over the connected parts of a network.
 
-The cheapest way to multiply some factors is a cheapest way to split them into two, and to multiply
-each part (Godbole 1973 for chains).  Parts that share no index are multiplied last.  As parts are
-made from smaller parts that do share one, a chain of n factors has n^2 / 2 of them, though a
-network where all share an index has 2^n: beyond a limit, the pair that is cheapest to multiply is
-taken again and again.
+The cheapest product of some factors is the cheapest split into two parts, each multiplied at its
+own least cost (Godbole 1973 for chains).  Parts that share no index are multiplied last.  As each
+part is joined from two smaller parts that share an index, a chain of n factors has n^2 / 2 parts,
+but a network in which all factors share an index has 2^n.  Beyond a limit, the search is greedy: it
+always multiplies the cheapest pair.
 
-A factor that selects rows is multiplied with one that has these rows or the selected ones, and
-nobody else.
+A factor that selects rows is only multiplied with a tensor that has the index of the rows or those
+of the selected rows.
 
-The search writes sets of indices, and of factors, as numbers with a bit for each.
+The search writes sets of indices, and of factors, as bit masks.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from jaxmlir.optimize.algebra.labelled_tensors.expressions import Algebra, Dot, 
 from jaxmlir.targets.costs import Costs
 
 SURE_GAIN = 1.05
-"""The least gain of an order that takes fewer operations and fewer bytes, whatever either costs.
+"""The minimum gain of an order with fewer operations and fewer bytes, which wins at any costs.
 
-``(h @ W)[:, :-1]`` of 8 x 128 x 64 and 64 x 4096 numbers saves one operation in 128 and half of the
-bytes, 1.15 times in the estimate: its copy, and the padding of its cotangent, were 1.4 times in the
-gradient of a language model.
+To slice ``h`` in ``(h @ W)[:, :-1]``, of 8 x 128 x 64 and 64 x 4096 numbers, saves one operation in
+128 and half of the bytes, a gain of 1.15 in the estimate.  In the gradient of a language model the
+gain was 1.4, as it saves the copy of the slice, and the padding of its cotangent.
 """
 
-# Splits looked at, before the search is not exact any more: 0.1 s, or a chain of 24 factors.
+# The number of splits after which the search becomes greedy: 0.1 s, or a chain of 24 factors.
 MAX_SPLITS = 10_000
 
 Indices = tuple[int, ...]
-"""The indices of a dimension, in row-major order; or of several."""
+"""The indices of one or several dimensions, in row-major order."""
 
 
 class SelectionFactor(NamedTuple):
@@ -49,9 +49,9 @@ class SelectionFactor(NamedTuple):
 
     Attributes:
       rows: the index of the rows.
-      selected: those of the selected ones.
-      transposable: whether the selected rows may be added up where they came from.
-      picks: whether each selected row may be one of a tensor that has rows for each of them.
+      selected: the indices of the selected rows.
+      transposable: whether it may be transposed, to add selected rows up where they came from.
+      picks: whether it may pick one row for each selected index from a tensor that has both.
     """
 
     rows: int
@@ -64,7 +64,7 @@ class SelectionFactor(NamedTuple):
 class Network:
     """The factors of a product, and the indices that they share.
 
-    Nobody changes one; where Python watches over that, it takes twice as long to make one.
+    It is never modified; it is not declared as frozen since that doubles the time to make one.
 
     Attributes:
       sizes: of the indices.
@@ -73,8 +73,8 @@ class Network:
       out: the indices of each dimension of the result.
       itemsize: bytes of a number.
       costs: of the target.
-      fixed: the factors that are the same in each iteration of a loop.
-      trips: of how many iterations; what only fixed factors are multiplied to is computed once.
+      fixed: the factors that are loop-invariant.
+      trips: the iterations of the loop; a product of fixed factors only is computed once for all.
     """
 
     sizes: tuple[int, ...]
@@ -109,15 +109,15 @@ class Network:
         """The cost of the product of two tensors, summed over the indices that are not needed."""
         out = (a | b) & needed
         if a == b == out:
-            # Fused with what gives the factors, as it is where it stands.
+            # Fused with the producers of the factors, as in the program.
             return FREE
         sizes = self.size(a), self.size(b), self.size(out)
         summed = (a | b) != out
         return TensorCost.of_product(self.size(a | b) if summed else 0, sizes, self.itemsize)
 
     def selects(self, tensor: int, s: SelectionFactor, needed: int) -> int | None:
-        """The indices of a tensor whose rows are selected, picked or added up; ``None`` if they
-        cannot be."""
+        """The indices of a tensor after its rows are selected, picked or added up; ``None`` if that
+        is not possible."""
         rows, selected = 1 << s.rows, _set_of(s.selected)
         there, back = (rows, selected), (selected, rows)
         for old, new in (there, back) if s.transposable else (there,):
@@ -129,14 +129,14 @@ class Network:
         return None
 
     def selected(self, tensor: int, result: int, s: SelectionFactor) -> TensorCost:
-        """The cost of selecting rows, or of adding them up to what is filled with zeros first."""
+        """The cost of selecting rows, or of adding them up in an array of zeros."""
         if tensor >> s.rows & 1:
             return TensorCost(0, 2 * self.bytes(result), 1)
         return TensorCost(0, 2 * self.bytes(tensor) + self.bytes(result), 1)
 
 
 def _set_of(members: Iterable[int]) -> int:
-    """The number that a set is written as."""
+    """The bit mask of a set."""
     number = 0
     for member in members:
         number |= 1 << member
@@ -144,7 +144,7 @@ def _set_of(members: Iterable[int]) -> int:
 
 
 def _members(number: int) -> Iterator[int]:
-    """The members of the set that a number is."""
+    """The members of the set that a bit mask encodes."""
     while number:
         lowest = number & -number
         yield lowest.bit_length() - 1
@@ -152,15 +152,15 @@ def _members(number: int) -> Iterator[int]:
 
 
 class PartialProduct(NamedTuple):
-    """Some factors multiplied.
+    """The product of some factors.
 
     Attributes:
-      inside: which of them.
-      indices: those of the product.
+      inside: the set of factors.
+      indices: the set of indices of the product.
       cost: of all steps so far.
-      parts: the two that were multiplied; nothing of a single factor.
-      fixed: whether all of them are.
-      selection: what this is, if it is a selection and no tensor.
+      parts: the two parts that were multiplied; empty for a single factor.
+      fixed: whether all factors are loop-invariant.
+      selection: the selection, if this is one and no tensor.
     """
 
     inside: int
@@ -196,7 +196,7 @@ class _OrderSearch:
         return part.cost.ns(self.network.costs)
 
     def _needed(self, indices: int, inside: int) -> int:
-        """The indices among some that the result has, or a factor that is not in a set."""
+        """The indices of a set that the result has, or a factor that is not in ``inside``."""
         needed = self._out & indices
         for i in _members(indices & ~needed):
             if self._users[i] & ~inside:
@@ -217,7 +217,7 @@ class _OrderSearch:
         return cost.shared(self.network.trips) if fixed else cost
 
     def join(self, a: PartialProduct, b: PartialProduct) -> PartialProduct | None:
-        """The product of two parts; ``None`` if it is none."""
+        """The product of two parts; ``None`` if they cannot be multiplied."""
         if a.selection is not None:
             a, b = b, a
         if a.selection is not None:
@@ -238,14 +238,14 @@ class _OrderSearch:
 
 
 class MultiplicationOrder(NamedTuple):
-    """An order of multiplication.  The tensors, the selections and then the products have numbers.
+    """An order of multiplication.  Tensors, selections and products are numbered in this order.
 
     Attributes:
       cost: an estimate for all steps.
-      steps: each multiplies two tensors, or a tensor and a selection, and gives the next product.
-      left: for each number the set of indices that are left, those that nobody else needs being
-        summed over.
-      smallest: the number of the tensor that has the fewest elements, of all on the way.
+      steps: each multiplies two tensors, or a tensor and a selection, to the next product.
+      left: for each number the set of indices that are left once the indices that neither other
+        factors nor the result need are summed over.
+      smallest: the number of the tensor with the fewest elements, intermediate ones included.
     """
 
     cost: TensorCost
@@ -267,7 +267,7 @@ def best_order(network: Network) -> MultiplicationOrder | None:
         if part.parts:
             products.append(part)
             pending += reversed(part.parts)
-    # Each after what it is the product of.
+    # Each product after its factors.
     parts = [*search.singles, *reversed(products)]
     numbers = {part.inside: k for k, part in enumerate(parts)}
     steps = [(numbers[a.inside], numbers[b.inside]) for a, b in (p.parts for p in products[::-1])]
@@ -281,7 +281,7 @@ def best_order(network: Network) -> MultiplicationOrder | None:
 
 
 def _exact(search: _OrderSearch) -> PartialProduct | None:
-    """The best order, of connected parts; ``None`` if there are too many."""
+    """The best order, by dynamic programming; ``None`` if there are too many splits."""
     by_size: list[list[PartialProduct]] = [[], search.singles]
     splits = 0
     for size in range(2, len(search.singles) + 1):
@@ -294,7 +294,7 @@ def _exact(search: _OrderSearch) -> PartialProduct | None:
                 if a.inside & b.inside or not a.indices & b.indices:
                     continue
                 if 2 * small == size and a.inside > b.inside:
-                    # The other way round they are met as well.
+                    # The pair occurs in both orders.
                     continue
                 joined = search.join(a, b)
                 if joined is not None:
@@ -323,7 +323,7 @@ def _outer(search: _OrderSearch, parts: list[PartialProduct]) -> PartialProduct 
 
 
 def _greedy(search: _OrderSearch) -> PartialProduct | None:
-    """An order that multiplies what is cheapest to multiply, again and again."""
+    """An order that always multiplies the pair that is cheapest to multiply."""
     live = dict(enumerate(_elementwise_multiplied(search)))
     number = itertools.count(len(live))
     heap: list[tuple[float, int, int, PartialProduct]] = []
@@ -349,9 +349,9 @@ def _greedy(search: _OrderSearch) -> PartialProduct | None:
 
 
 def _elementwise_multiplied(search: _OrderSearch) -> list[PartialProduct]:
-    """The factors, those with the same indices multiplied, which costs nothing.
+    """The factors, with those of the same indices multiplied, which costs nothing.
 
-    These products would be taken first; of n factors, in n^2 steps.
+    The greedy search would take these products first, but in n^2 steps for n factors.
     """
     live = {part.inside: part for part in search.singles}
     alike: dict[int, PartialProduct] = {}
@@ -368,7 +368,7 @@ def _elementwise_multiplied(search: _OrderSearch) -> list[PartialProduct]:
     return [*live.values()]
 
 
-# -- A product in its order, as a tensor --
+# -- A product in a given order, as a tensor --
 
 
 class ContractionPlan(NamedTuple):
@@ -377,11 +377,11 @@ class ContractionPlan(NamedTuple):
     Attributes:
       network: its factors.
       order: the order.
-      values: the tensors, the selectors, the scalars.
-      scalars: what each does, ``"mul"`` or ``"div"``; they are applied to the smallest tensor.
-      times: how often the product is added up, for indices that no factor has.
+      values: the tensors, the selectors and the scalars.
+      scalars: ``"mul"`` or ``"div"`` for each scalar; they are applied to the smallest tensor.
+      times: the product of the sizes of summed indices that no factor has.
       sign: of the product.
-      exact: the indices of sums, which are not rounded as matrix products may be.
+      exact: the indices of plain sums, which must not be rounded as matrix products may be.
       dot: the mark of the matrix products.
     """
 
@@ -403,7 +403,7 @@ class ContractionPlan(NamedTuple):
         """The Einstein sum, with the order in brackets: ``ab,bc,c->a as (0 (1 2))``.
 
         Args:
-          dims: those of the result, in the order that they are to have.
+          dims: the dimensions of the result, in the order of the text.
         """
         network = self.network
         names = [_letters({i for dim in dims for i in dim}) for dims in network.factors]
@@ -417,12 +417,11 @@ class ContractionPlan(NamedTuple):
     def tensor(self, algebra: Algebra) -> Tensor:
         """The product, labelled by the numbers of the result's dimensions."""
         network, values = self.network, iter(self.values)
-        # What has been multiplied so far; labels are indices.
+        # All tensors, selections and products so far; labels are indices.
         tensors: list[Tensor] = []
 
         def add(tensor: Tensor) -> None:
-            """Sums a tensor over what nobody else needs, and applies the scalars if it is its
-            turn."""
+            """Sums a tensor over indices that nothing else needs, and scales the smallest."""
             left = self.order.left[len(tensors)]
             gone = [i for i in tensor.labels if not left >> i & 1]
             tensor = algebra.raw_sum(tensor, gone) if gone else tensor
@@ -449,7 +448,7 @@ class ContractionPlan(NamedTuple):
         gone = [i for i in both if not left >> i & 1]
         params = None
         if gone and len(both) < max(len(a.labels), len(b.labels)):
-            # A sum that was none of a matrix product keeps all digits.
+            # A sum that was not part of a matrix product keeps full precision.
             is_exact = not self.exact.isdisjoint(gone)
             params = Dot(lax.Precision.HIGHEST) if is_exact else self.dot
         return algebra.raw_product(a, b, gone, params)
@@ -487,8 +486,8 @@ def _with_indices(
 
 
 def _laid_out(algebra: Algebra, tensor: Tensor, network: Network) -> Tensor:
-    """A product whose labels are indices, by the dimensions of the result: zero where an index
-    differs from itself."""
+    """A product with indices as labels, laid out by the dimensions of the result; if an index
+    occurs twice in the result, it is zero off the diagonal."""
     sizes = dict(enumerate(network.sizes))
     out: list[Indices] = []
     seen: set[int] = set()

@@ -1,11 +1,11 @@
-"""Products rewritten where another order is better.
+"""Rewrites products whose cost is lower in another order.
 
-A value that several products use is computed once, and a factor to them.  But if each of them is
-cheaper without it, it is not needed: where ``y = (A B) v`` and ``z = (A B)^T w``, both are products
-of matrices and vectors.  So it is *absorbed*, taken for a part of its users, if that makes all of
-them together cheaper, its own cost counted.  The last such values are looked at first, and all
-again as long as there are new ones: to absorb a value can make it worth while to absorb what it is
-made from.
+A value that several products use is computed once, and is a factor of each.  But it is not needed
+if each product is cheaper without it: in ``y = (A B) v`` and ``z = (A B)^T w``, both can be
+computed by products of a matrix and a vector.  So a value is *absorbed*, i.e. made a part of all
+its users, if that lowers their total cost, the cost of the value included.  Candidates are tried
+from last to first, and again as long as there are new ones: once a value is absorbed, it may pay to
+absorb its operands.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.rewriting.driver import rewrite_functions
 from jaxmlir.transforms.templates import Rules
 
-# How often all values with several users are looked at.
+# The maximum number of rounds over all values with several users.
 MAX_ROUNDS = 4
-# More users than this, and a value is worth having.
+# A value with more users than this is always computed.
 MAX_USERS = 8
-# Ops that rows selected by a mask count as, with the adding up of rows in their derivative: they
-# take 0.06 s to compile.
+# The number of ops that a row selection in place of a mask counts as, including the scatter-add in
+# its derivative: they take 0.06 s to compile.
 SELECTION_OPS = 100
 
 
@@ -51,17 +51,16 @@ def rewrite_program(
     distributes: bool = False,
     calls: float = inf,
 ) -> int:
-    """Rewrites products in place; how many.
+    """Rewrites products in place; returns their number.
 
     Args:
-      needed: the ops without one of which a function has no such product.
-      wanted: whether a product is one that the pass is about.
+      needed: names of ops; functions without any of these are skipped.
+      wanted: whether the pass may rewrite a product.
       min_gain: how many times faster a new order has to be in the estimate.
-      sure_gain: the same of an order that takes fewer operations and fewer bytes.
+      sure_gain: the same for an order that takes fewer operations and fewer bytes.
       selects: whether selections of rows are factors.
       distributes: whether products with sums may become sums of products.
-      calls: how often the program is called, for selections that have to save the time to compile
-        them.
+      calls: how often the program is called; selections have to make up for their compile time.
     """
     if not outside_kernels(program, needed):
         return 0
@@ -87,11 +86,11 @@ def rewrite_program(
 
 @dataclass
 class _ProductRewrite:
-    """A product that is better computed otherwise.
+    """The rewrite of a product that has a cheaper form.
 
     Attributes:
-      remark: what to say of it.
-      tensor: gives what takes its place.
+      remark: the text of the remark.
+      tensor: returns the new tensor.
     """
 
     root: Expr
@@ -100,7 +99,7 @@ class _ProductRewrite:
 
 
 def _write(rules: Rules, function: FunctionProducts, changes: Sequence[_ProductRewrite]) -> int:
-    """Makes some changes, first things first; how many."""
+    """Makes some changes in program order; returns their number."""
     reading, values, count = function.reading, dict[Expr, ir.Value](), 0
     for change in changes:
         root = change.root
@@ -165,7 +164,7 @@ class _ProductTrees:
         """Makes a value a part of the products that use it, if that pays."""
         before = [tree for tree in users.get(value, ()) if self.trees.get(tree.root) is tree]
         if len(before) < len(users.get(value, ())) or not before:
-            # A user has changed in this round.
+            # The tree of a user has changed in this round.
             return False
         own_tree = self.trees.get(value)
         left = sum(self._ns(tree) for tree in (*before, *([own_tree] if own_tree else ())))
@@ -184,7 +183,7 @@ class _ProductTrees:
         return True
 
     def chosen(self) -> list[_ProductRewrite]:
-        """The products to write in another order, first things first."""
+        """The products to write in another order, in program order."""
         return [
             _ProductRewrite(tree.root, tree.described(), tree.tensor)
             for expr in self.function.products
@@ -203,17 +202,17 @@ class _ProductTrees:
         return time * gain < before and self.pays(SELECTION_OPS * len(masks), before - time)
 
     def _ns(self, tree: ProductTree) -> float:
-        """The time that a product takes, in its best order."""
+        """The time that a product takes, as it is or in its best order."""
         time = tree.cost.ns(self.function.costs)
         if not tree.is_mixed or tree.best is None:
             return time
         return min(time, tree.best.cost.ns(self.function.costs))
 
 
-# -- Products with sums of which a term is cheap to multiply by, written as sums of products --
+# -- Products with sums that have a cheap term, written as sums of products --
 
 
-# A sum of more terms than this is a matrix.
+# A sum is expanded into at most so many terms.
 MAX_TERMS = 8
 
 
@@ -247,16 +246,17 @@ def _distributed(function: FunctionProducts, min_gain: float) -> list[_ProductRe
 
 
 def _distributable(function: FunctionProducts, expr: Expr, position: int) -> list[Tensor]:
-    """The terms that a factor of a product is the sum of, if all but one, or all, may be cheap to
-    multiply by, and they cancel no more than they do now; else none.
+    """The terms of a factor of a product that is a sum; empty if distributing cannot pay or may
+    lose accuracy by cancellation.
 
-    What is a product has errors of its own, and an identity or a diagonal meets the other terms in
-    few places. But of two dense arrays of data the difference can be small, and exact: forces of
-    many bodies are products with differences of positions. A term that is not cheap is multiplied
-    as the sum was, which saves nothing where the sum is needed anyway.
+    At most one term may be dense.  A term that is a product has rounding errors anyway, and an
+    identity or a diagonal overlaps with other terms in few places.  But the difference of two dense
+    arrays of data can be small and exact: forces of many bodies are products with differences of
+    positions.  At most one term may be expensive to multiply by, and none if the sum has other
+    uses: the product with that term costs as much as the product with the sum.
     """
     total, labels, _ = expr.operands[position]
-    # As most factors are none.
+    # The common case: the factor is no sum.
     if total.kind != "add":
         return []
     terms: list[Tensor] = []
@@ -275,7 +275,7 @@ def _distributable(function: FunctionProducts, expr: Expr, position: int) -> lis
 
 
 def _may_be_cheap(function: FunctionProducts, term: Tensor, total: Expr) -> bool:
-    """Whether a term is made of smaller tensors, or of the places of its elements."""
+    """Whether a term is computed from smaller tensors, or from the positions of its elements."""
     expr = term.expr
     whole = [expr] if expr.rank == total.rank else []
     while len(whole) == 1:
@@ -288,7 +288,7 @@ def _may_be_cheap(function: FunctionProducts, term: Tensor, total: Expr) -> bool
 
 
 def _is_product(function: FunctionProducts, expr: Expr) -> bool:
-    """Whether an expression is computed by products, or is an identity or a diagonal."""
+    """Whether an expression contains a product, or is an identity or a diagonal."""
     return any(
         sums(e)
         or is_mask(e)
@@ -298,7 +298,7 @@ def _is_product(function: FunctionProducts, expr: Expr) -> bool:
 
 
 def _made_of(function: FunctionProducts, expr: Expr) -> set[Expr]:
-    """An expression that is a product, and those that it is made of and nothing else is."""
+    """An expression that is a product, and the products among its operands without other uses."""
     exprs: set[Expr] = set()
     pending = [expr]
     while pending:
@@ -311,13 +311,13 @@ def _made_of(function: FunctionProducts, expr: Expr) -> set[Expr]:
 
 
 class _DistributedProduct(NamedTuple):
-    """A product with a sum, whose place the sum of the products with its terms may take.
+    """A product with a sum, and the sum of products that may replace it.
 
     Attributes:
-      products: these, none of which is in the program.
-      trees: of each.
-      before: what is saved.
-      cost: that of the products, each in its best order, and of their sum.
+      products: the products with the terms, none of which is in the program.
+      trees: the tree of each product.
+      before: the cost that is saved.
+      cost: the cost of the products, each in its best order, and of their sum.
     """
 
     algebra: Algebra
@@ -339,7 +339,7 @@ class _DistributedProduct(NamedTuple):
             for t, exprs in zip(terms, of_terms, strict=True):
                 if t.expr.uses == 1:
                     sum_cost += sum([function.cost(e) for e in exprs], FREE)
-            # What a loop's constants are summed up to is made before it.
+            # A sum of loop-invariant values is computed before the loop.
             inputs = {e for inner in within for e in function.parts(inner)} | {
                 t.expr for t in terms
             }
@@ -367,6 +367,6 @@ class _DistributedProduct(NamedTuple):
             tree.tensor().relabelled(product.labels).times(product.sign)
             for product, tree in zip(self.products, self.trees, strict=True)
         ]
-        # One that is added first, if there is one.
+        # Start with a positive term, if there is one.
         terms.sort(key=lambda t: -t.sign)
         return functools.reduce(self.algebra.add, terms)

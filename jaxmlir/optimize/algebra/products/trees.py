@@ -34,31 +34,31 @@ from jaxmlir.optimize.algebra.products.order import (
 from jaxmlir.support.lazy import lazy
 from jaxmlir.targets.costs import Costs
 
-# A product of more ops than this is several.
+# A product of more ops than this is cut into several.
 MAX_OPS = 1024
 
 _FREE = frozenset({"div", "eye", "reshape", "selector"})
-"""Kinds of expressions that cost next to nothing, as they are fused into their users."""
+"""Kinds of expressions that cost almost nothing, as they are fused into their users."""
 
 
 def sums(expr: Expr) -> bool:
-    """Whether a product sums, or leaves something out, so that the order can matter."""
+    """Whether a product sums or drops elements, so that the order can matter."""
     return expr.sums or expr.kind == "diagonal" or expr.kind == "selection" or _is_masked(expr)
 
 
 def _is_masked(expr: Expr) -> bool:
-    """Whether a product is zero but for a diagonal."""
+    """Whether a product is zero off a diagonal."""
     return any([operand.kind == "eye" for operand, _, _ in expr.operands])
 
 
 def _is_counted(expr: Expr) -> bool:
-    """Whether an expression is a sum that is no value, but one when it is counted how often it is
-    added up."""
+    """Whether an expression is a sum that becomes a value of the program only by multiplication
+    with the sizes of summed dimensions that no operand has."""
     return expr.kind == "product" and expr.sums and expr.value is None
 
 
 def is_mask(expr: Expr) -> bool:
-    """Whether it is a mask as numbers: an identity matrix, or one with a 1 in each row."""
+    """Whether an expression is a numeric mask: an identity matrix, or one with a 1 in each row."""
     return expr.kind == "eye" or (expr.kind == "selector" and expr.value is not None)
 
 
@@ -67,12 +67,11 @@ class FunctionProducts:
 
     Attributes:
       selects: whether selections of rows count as products.
-      fixed: values that are the same in each iteration, and of how many iterations, if this is the
-        body of a loop.
+      fixed: if this is a loop body, the loop-invariant values with the number of iterations.
       costs: of the target.
-      products: those that are products, in order.
-      plans: the best orders that were found, for products of the same structure, each with the
-        places of what is multiplied among the product's values.
+      products: the expressions that are products, in order.
+      plans: the best orders found, by the structure of the product, each with the positions of the
+        plan's values among the product's expressions.
     """
 
     def __init__(
@@ -90,18 +89,18 @@ class FunctionProducts:
         self.products: list[Expr] = [e for e in products if self.parts(e) is not None]
 
     def parts(self, expr: Expr) -> tuple[Expr, ...] | None:
-        """The operands of an expression that are parts of the product; ``None`` if it is none."""
+        """The operands of an expression that are parts of its product; ``None`` if it is none."""
         if expr not in self._parts:
             self._parts[expr] = parts_of(expr, self.selects)
         return self._parts[expr]
 
     def is_free(self, expr: Expr) -> bool:
-        """Whether a part of a product costs nothing, or is no value by itself."""
+        """Whether a part of a product costs nothing, or is no value of the program."""
         return expr.kind in _FREE or expr.value is None
 
     def users(self, expr: Expr, most: int) -> list[Expr | None]:
-        """The uses of an expression, seen through products that are free: products that it is a
-        part of, and ``None`` for every other use; no more of them than ``most``."""
+        """The uses of an expression, looking through free products: the product for a use as a part
+        of one, ``None`` for every other use; at most ``most`` of them."""
         uses: list[Expr | None] = []
         pending = [(expr, iter(expr.users))]
         while pending and len(uses) < most:
@@ -121,7 +120,7 @@ class FunctionProducts:
         return uses
 
     def roots(self) -> list[Expr]:
-        """The products that are not parts of just one other, and that sum."""
+        """The products that contain a sum and are not part of exactly one other product."""
         summing: set[Expr] = set()
         roots = []
         for expr in self.products:
@@ -132,11 +131,11 @@ class FunctionProducts:
         return roots
 
     def is_outer(self, expr: Expr) -> bool:
-        """Whether a product sums nothing, and has more elements than either factor."""
+        """Whether a product has more elements than each factor, as an outer product."""
         return expr.size > max([operand.size for operand, _, _ in expr.operands], default=1)
 
     def is_inside(self, expr: Expr) -> bool:
-        """Whether an expression is a part of one product, and has no other use."""
+        """Whether the only use of an expression is as a part of one product."""
         users = self.users(expr, 2)
         return len(users) == 1 and users[0] is not None
 
@@ -152,12 +151,12 @@ class ProductTree:
     """A product as it is in the program.
 
     Attributes:
-      function: where it is.
+      function: the function that it is in.
       root: its result.
-      values: those that it is made of, each after its users: the root, those on the way, the
-        factors; and whether they are on the way.
-      ops: those that it is computed by, the root first; twice, if an absorbed value is.
-      unsuited: values within that have another precision, and are products of their own.
+      values: its expressions, each after its users: the root, inner expressions and factors; each
+        with whether it is inner, i.e. the root or a product within.
+      ops: the inner expressions, the root first; an absorbed value occurs once for each use.
+      unsuited: inner values of another precision, which become products of their own.
       dot: the mark of the matrix products, if there are any: all have the same.
     """
 
@@ -171,7 +170,8 @@ class ProductTree:
         """
         Args:
           absorbed: values with several users that count as parts of the products that use them.
-          is_new: whether it is one more user of what it is made of, and only these are parts.
+          is_new: whether the product is not in the program, i.e. is an additional user of its
+            operands; then only free and absorbed operands are parts.
         """
         self.function = function
         self.root = root
@@ -199,7 +199,7 @@ class ProductTree:
             self.values.append((expr, is_inside))
 
     def _suits(self, expr: Expr) -> bool:
-        """Whether it is computed with the same precision as the others."""
+        """Whether an expression has the same precision as the other matrix products."""
         if not isinstance(expr.params, Dot):
             return True
         if self.dot is None:
@@ -208,19 +208,20 @@ class ProductTree:
 
     @property
     def leaves(self) -> list[Expr]:
-        """The values that it is computed from."""
+        """The factors, i.e. the values that the product is computed from."""
         return [expr for expr, is_inside in self.values if not is_inside]
 
     @lazy
     def is_mixed(self) -> bool:
-        """Whether there is more than one matrix product, or anything else in it to look at."""
+        """Whether another order may be cheaper: the product has several sums, or one sum and an op
+        that can make a new order worthwhile."""
         free = self.function.is_free
         summing = sum([_is_counted(e) or (sums(e) and not free(e)) for e in self.ops])
         return summing > 1 or (summing > 0 and any(map(self._is_mixing, self.ops)))
 
     def _is_mixing(self, expr: Expr) -> bool:
-        """Whether it can make it worth while to look at a product with one sum only: it multiplies
-        elements, is a mask, or repeats an operand."""
+        """Whether an op can make another order of a product with only one sum worthwhile: it is an
+        elementwise product or a mask, or broadcasts an operand."""
         if is_mask(expr):
             return True
         if expr.kind == "product" and not expr.sums:
@@ -234,19 +235,19 @@ class ProductTree:
 
     @lazy
     def cuts(self) -> list[Expr]:
-        """Values within that turned out not to fit, and are products of their own."""
+        """Inner values that do not fit into the Einstein sum, and are products of their own."""
         return self.unsuited + self._read[1]
 
     @property
     def term(self) -> EinsumTerm | None:
-        """The network; ``None`` if there is none."""
+        """The product as an Einstein sum; ``None`` if it is none."""
         return self._read[0]
 
     @lazy
     def _read(self) -> tuple[EinsumTerm | None, list[Expr]]:
         cuts: list[Expr] = []
         terms: list[EinsumTerm] = []
-        # Backwards: the terms of operands are there when an expression is read.
+        # Backwards: the terms of operands exist when an expression is read.
         for expr, is_inside in reversed(self.values):
             if not is_inside:
                 terms.append(leaf(expr))
@@ -268,7 +269,7 @@ class ProductTree:
         """An estimate for the ops as they are."""
         total, fixed = FREE, self.function.fixed
         trips: dict[Expr, int] = {}
-        # Backwards: of operands it is known in how many iterations they are the same.
+        # Backwards: whether operands are loop-invariant is known before their users are visited.
         for expr, is_inside in reversed(self.values):
             if is_inside:
                 of_operands = [trips.get(e) or fixed.get(e, 1) for e, _, _ in expr.operands]
@@ -278,7 +279,7 @@ class ProductTree:
 
     @lazy
     def best(self) -> ContractionPlan | None:
-        """The best order, if there is any."""
+        """The best order; ``None`` if there is none."""
         structure, met = self._structure()
         plans = self.function.plans
         if structure in plans:
@@ -289,9 +290,9 @@ class ProductTree:
         return plan
 
     def _structure(self) -> tuple[Hashable, list[Expr]]:
-        """A key of all that the best order depends on, and what may be computed from.
+        """A key of everything that the best order depends on, and the possible factors.
 
-        Also those on the way: one that does not fit is computed from as it is.
+        These include inner expressions: one that does not fit becomes a factor.
         """
         places: dict[Expr, int] = {}
         keys = []
@@ -307,7 +308,7 @@ class ProductTree:
         return (self.root.dtype, *keys), [*places]
 
     def described(self) -> str:
-        """What is gained by the best order."""
+        """The best order and its gain, for a remark."""
         layout = self.function.reading.layout(self.root.value)
         text = self.best.text(d for d in layout if d is not None)
         return f"product {text}: {self.best.cost} instead of {self.cost}"
@@ -318,11 +319,11 @@ class ProductTree:
 
 
 def _plan(tree: ProductTree) -> ContractionPlan | None:
-    """Numbers the indices of a network, and orders it."""
+    """Numbers the indices of a product, and finds its best order."""
     term = tree.term
     if term is None or not term.factors:
         return None
-    # In the order in which they occur, for looking up and hashing what has been planned.
+    # In order of occurrence, so that equal networks have equal keys in the cache of orders.
     numbers: dict[Index, int] = {}
 
     def numbered(indices: Iterable[Index]) -> Indices:
@@ -332,7 +333,7 @@ def _plan(tree: ProductTree) -> ContractionPlan | None:
     selections = []
     for expr, dims in term.selectors:
         rows, *selected = numbered(itertools.chain(*dims))
-        # Rows that run together with the selected ones: no matrix product.
+        # If the rows share an index with the selected rows, this is no matrix product.
         if len({rows, *selected}) < 1 + len(selected):
             return None
         spec = expr.params
@@ -367,13 +368,13 @@ def _plan(tree: ProductTree) -> ContractionPlan | None:
     )
 
 
-# -- What a product costs as the program computes it --
+# -- The cost of a product as the program computes it --
 
 
 def _cost_of(expr: Expr, kind: OpKind) -> TensorCost:
-    """The cost of an expression by an op, which XLA fuses into what uses it if it can.
+    """The cost of an expression computed by an op, which XLA fuses into its users if it can.
 
-    Rather too little than too much: what is rewritten should be worth it.
+    It is rather too low than too high, so that a rewrite is worth it.
     """
     size, itemsize = math.prod(kind.shape), kind.dtype.itemsize
     of_operands = [math.prod(shape) for shape in kind.shapes]
@@ -400,18 +401,18 @@ def _cost_of(expr: Expr, kind: OpKind) -> TensorCost:
 
 
 def _stored(product: Expr, summed: Set[int]) -> int:
-    """How many arrays as large as an elementwise product are stored where that is summed over
-    some of its dimensions.
+    """How many arrays of the size of an elementwise product XLA stores to sum it over some of its
+    dimensions.
 
-    XLA makes such a sum a product of matrices only if what it sums is not shared.  The gradient of
-    ``sum(x[:, None] * y[None], -1)`` spreads the cotangent for two products, both of which are
-    computed element by element: of 1000 x 1000 x 64 numbers, that takes 250 times as long as the
-    products of matrices on JAX 0.10 and 100 times on 0.12.
+    XLA turns such a sum into a matrix product only if the factors are not shared.  The gradient of
+    ``sum(x[:, None] * y[None], -1)`` broadcasts the cotangent for two products, both of which are
+    computed element by element: for 1000 x 1000 x 64 numbers, that takes 250 times as long as the
+    matrix products on JAX 0.10 and 100 times on 0.12.
 
-    XLA's library of reductions takes the product for a part of the sum, and what both are made of
-    is stored for it, also a factor that is the same along the axes of the sum.  The sum of 5000 x
-    64 x 8 numbers along the first axis takes 0.3 ms on JAX 0.10 and 0.12; of their products with
-    64 x 8 others 0.7 and 2.1.
+    XLA's library call for reductions includes the product, and the operands of the product are
+    materialized for it, also a factor that is broadcast along the summed axes.  The sum of 5000 x
+    64 x 8 numbers along the first axis takes 0.3 ms on JAX 0.10 and 0.12; the sum of their products
+    with 64 x 8 others takes 0.7 and 2.1 ms.
     """
     factors = [(expr, {*labels}) for expr, labels, _ in product.operands]
     if all(len(runs) < product.rank for _, runs in factors):

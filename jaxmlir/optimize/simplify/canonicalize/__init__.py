@@ -1,19 +1,19 @@
 """``jaxpr-canonicalize``: simpler ops of the same value, by equations.
 
 The equations of single ops are in the op table (``folds`` of the records in
-``jaxmlir/dialect/ops/``); those that a line of text cannot say are functions here, each with its
-equation above it: of data movement, gathers and scatters in :mod:`.movement`, of what is read where
-it was just written in :mod:`.equations`, of calls, loops and constants in :mod:`.control`.
-``docs/canonicalize.md`` lists them all.
+``jaxmlir/dialect/ops/``).  Rewrites that one line of text cannot express are functions, each with
+its equation above it: :mod:`.movement` has those of data movement, gathers and scatters,
+:mod:`.equations` those that forward stores to loads, and :mod:`.control` those of calls, loops and
+constants.  ``docs/canonicalize.md`` lists them all.
 
-They are exact: NaN, infinities and the sign of zero stay what they are, integers wrap as before,
-and a value is replaced by one of the same type only, weak types included.  Equations that hold of
-real numbers but not of floats are used with ``fast-math``.
+All are exact: NaN, infinities and the sign of zero are preserved, integers wrap as before, and the
+new value has the same type, weak types included.  Equations that hold for real numbers but not for
+floats need ``fast-math``.
 
-Functions are simplified before their callers, and in each the ops from the top.  A rewrite looks at
-what an op is made of, never at what is made of it; so after one walk nothing is left to do, except
-in bodies of branches and loops that were copied in: these are walked once more.  The functions of
-kernels are left as they are.
+Functions are simplified before their callers, and the ops of each function from the top.  A rewrite
+looks at the operands of an op and their producers, never at its users.  So one walk reaches a fixed
+point, except for bodies of branches and loops that were inlined: these are walked once more.
+Functions of kernels stay as they are.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.passes.base import Pass
 
 MAX_SWEEPS = 10
-"""A safeguard: three are enough for every program that was tried."""
+"""A safeguard: three sweeps were enough for every program that was tried."""
 
 
 class Canonicalize(Pass):
@@ -47,7 +47,7 @@ class Canonicalize(Pass):
 
 
 def canonicalize(program: Module, fast_math: bool = False) -> int:
-    """Simplifies a program in place; how often the function that took longest was walked."""
+    """Simplifies a program in place; returns the largest number of sweeps over a function."""
     from jaxmlir.optimize.simplify.canonicalize import (  # noqa: F401 (they register rewrites)
         control,
         equations,

@@ -1,8 +1,8 @@
 """Rewrites of calls, branches and loops.
 
-They look at what the called functions return: a result that is one of the function's own arguments,
-or a constant, is known to the caller, and what remains of the call is dead code.  Functions are
-simplified before their callers.
+They look at what the callees return: if a result is an argument of the callee, or a constant, it
+is replaced at the call site, and the call may become dead code.  Functions are simplified before
+their callers.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.simplify.canonicalize.movement import keeps_order, numbered
 from jaxmlir.optimize.simplify.canonicalize.rewriter import RewriteNode, Rewriter, kind_of, rewrite
 
-# Folding of small constants: an op whose operands are all known is the constant that it computes.
+# Folding of small constants: an op whose operands are all constants becomes a constant.
 #
-# Only what numpy computes exactly as every backend does: integers and booleans, comparisons, and
-# the basic operations on floats, which IEEE 754 rounds in one way.  Where a float is subnormal the
-# op is left alone, for backends differ on whether to flush it to zero.
+# Only ops that numpy computes exactly as every backend does: ops on integers and booleans,
+# comparisons, and the basic operations on floats, whose rounding IEEE 754 specifies.  An op with a
+# subnormal operand or result stays, as backends differ on whether to flush it to zero.
 
 
 MAX_ELEMENTS = 64
@@ -33,7 +33,7 @@ MAX_ELEMENTS = 64
 
 
 def _extreme(function: Callable[..., Any]) -> Callable[..., np.ndarray | None]:
-    """Not of two zeros of different signs, which are equal to numpy: it gives either."""
+    """Does not fold two zeros of different signs: numpy takes them as equal and returns either."""
 
     def of_plain(x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
         zeros = (x == 0) & (y == 0)
@@ -61,7 +61,7 @@ ANY: dict[str, Callable[..., Any]] = {
 
 
 def _sign(x: np.ndarray) -> np.ndarray | None:
-    """Not of a negative zero, which has its sign by JAX, but not wherever XLA folds it."""
+    """Does not fold the sign of -0.0: it is -0.0 in JAX, but not always where XLA folds it."""
     return None if np.any((x == 0) & np.signbit(x)) else np.sign(x)
 
 
@@ -81,7 +81,7 @@ def _rem(x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
 
 
 def _div(x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
-    """The quotient rounded towards zero; numpy's own is rounded down."""
+    """The quotient rounded towards zero; numpy rounds it down."""
     if not np.all(y):
         return None
     return (x - np.fmod(x, y)) // y
@@ -126,7 +126,7 @@ def fold_elementwise(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     "ge",
 )
 def row_numbers_are_not_negative(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
-    """JAX asks so of every index, which counts from the end where it is negative."""
+    """JAX compares every index with 0, as negative indices count from the end."""
     numbers, bound = node.operands
     if numbered(r, numbers) is None:
         return None
@@ -143,7 +143,7 @@ def fold_select(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     index = which.astype(np.int64)
     if index.size and not 0 <= index.min() <= index.max() < len(cases):
         return None
-    # Not `np.choose`, which takes no more than 64.
+    # `np.choose` takes no more than 64 cases.
     whole = np.broadcast_arrays(index, *cases)
     return _constant(r, node, np.take_along_axis(np.stack(whole[1:]), whole[0][None], 0)[0], ())
 
@@ -173,7 +173,7 @@ def fold_reshape(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
 
 
 def _constants(r: Rewriter, node: RewriteNode) -> list[np.ndarray] | None:
-    """The operands' values if all are small constants of ordinary dtypes."""
+    """The values of the operands; ``None`` unless all are small constants of ordinary dtypes."""
     arrays = []
     for v in node.operands:
         array = r.constant_of(v)
@@ -204,7 +204,7 @@ def _has_subnormals(array: np.ndarray) -> bool:
 
 
 KnownResults = list[int | ir.Attribute | None]
-"""For each result the number of the argument that it is, or its constant's value, or ``None``."""
+"""For each result: the number of the argument, the value of the constant, or ``None``."""
 
 
 def _returned(r: Rewriter, symbol: str) -> KnownResults:
@@ -236,13 +236,13 @@ def _replaced(
     known: Sequence[int | ir.Attribute | None],
     operands: list[ir.Value],
 ) -> list[ir.Value] | None:
-    """The op's results with those that are operands or constants put in their place.
+    """The op's results, with known ones replaced by operands or constants; ``None`` if none is.
 
-    The op is left: for its other results, or for dead code elimination.
+    The op stays: for its other results, or until dead code elimination.
     """
     values = list(node.results)
     for i, source in enumerate(known):
-        # A result that nobody uses has been replaced before.
+        # An unused result has been replaced before.
         if source is None or not is_used(values[i]):
             continue
         if isinstance(source, ir.Attribute):
@@ -261,7 +261,7 @@ def _replaced(
     "eval_jaxpr",
 )
 def call_returns_argument(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
-    # Something may be asked of where the results are.
+    # These attributes ask for a placement of the results.
     if any(k in node.attributes for k in ("out_shardings", "out_layouts")):
         return None
     (symbol,) = symbol_uses(node.attributes[CALLEES[node.name]])
@@ -281,7 +281,7 @@ def cond_of_constant(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
 
 
 def _branch(r: Rewriter, node: RewriteNode, index: int) -> list[ir.Value] | None:
-    """A copy of a branch in place of a ``cond``, whose effects are those of the copy."""
+    """Inlines a branch in place of a ``cond``; the effects move to the inlined ops."""
     function = r.program.function(list(symbol_uses(node.attributes["branches"]))[index])
     if list(function.type.results) != [v.type for v in node.results]:
         return None
@@ -295,7 +295,7 @@ def _branch(r: Rewriter, node: RewriteNode, index: int) -> list[ir.Value] | None
     "cond",
 )
 def cond_of_platform(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
-    """Programs are compiled for no such platform, and functions of kernels are left as they are."""
+    """A program is never compiled for a kernel platform, and functions of kernels are skipped."""
     index = r.producer(node.operands[0], "platform_index")
     if index is None:
         return None
@@ -306,7 +306,7 @@ def cond_of_platform(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     return _branch(r, node, left[0])
 
 
-# Names by which a lowering inside a kernel asks for its branch.
+# The platform names by which lowerings inside of kernels select their branch.
 _OF_KERNELS = frozenset({"mosaic", "mosaic_gpu"})
 
 
@@ -385,10 +385,11 @@ def while_with_invariant(r: Rewriter, node: RewriteNode) -> list[ir.Value] | Non
 def _split_carry(
     r: Rewriter, node: RewriteNode, body: str, consts: int, carry: int, first: int
 ) -> tuple[list[int], list[int]]:
-    """The carried values that a loop's body returns as they are, and the others.
+    """The carried values that a loop's body returns unchanged, and the others.
 
     Args:
-      consts: the body's argument, and first: the op's operand, that is the first carried value.
+      consts: the number of the body's argument that is the first carried value.
+      first: the number of the op's operand that is the first carried value.
     """
     fixed = [
         i
@@ -403,8 +404,8 @@ def _split_carry(
 def _given_back(
     r: Rewriter, node: RewriteNode, fixed: list[int], first: int
 ) -> list[ir.Value] | None:
-    """The results of a loop that stays, those that are operands replaced: its effects may number
-    what it carries."""
+    """The results of a loop with unchanged ones replaced by operands.  The loop keeps its carry, as
+    its effects may refer to carried values by number."""
     known = [i if i in fixed else None for i in range(len(node.results))]
     return _replaced(r, node, known, node.operands[first:])
 
@@ -412,7 +413,7 @@ def _given_back(
 def _with_counts(
     attributes: dict[str, ir.Attribute], counts: dict[str, int]
 ) -> dict[str, ir.Attribute]:
-    """The attributes with counts, of which 0 is not written."""
+    """The attributes with some counts set; a count of 0 is omitted."""
     encoded = {name: codec.encode(count) for name, count in counts.items()}
     return {k: v for k, v in {**attributes, **encoded}.items() if counts.get(k) != 0}
 
@@ -426,7 +427,7 @@ def _rebuilt(
     results: list[int],
     first: int,
 ) -> list[ir.Value]:
-    """The loop's results: those of a new loop, and for the others the operands carried."""
+    """The loop's results: those of the new loop, and the initial operands of the others."""
     types = [node.results[i].type for i in results]
     outs = iter(r.build_all(name, operands, types, attributes) if results else ())
     return [
@@ -472,7 +473,7 @@ def scan_of_one(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
 
 
 def _is_array(value: ir.Value) -> bool:
-    """Whether a value is an ordinary array on no mesh."""
+    """Whether a value is an ordinary array without a mesh."""
     aval = aval_of(value.type)
     sharding = getattr(aval, "sharding", None)
     return hasattr(aval, "shape") and sharding is not None and sharding.mesh.empty

@@ -1,4 +1,4 @@
-"""The folds of the op table, equations in text, as rewrites.
+"""The folds of the op table, i.e. equations in text, as rewrites.
 
 ::
 
@@ -7,11 +7,11 @@
     number    ::= `0` | `-0.0` | `1` | `inf` | `~0` ...
 
 ``"sub(x, 0) = x"`` replaces a difference by its first operand where the second is zero in every
-element.  ``0`` is the positive zero of floats, ``-0.0`` the negative one, ``~0`` is all bits set,
-which of booleans is true.  A variable that occurs twice stands for one value.  The operands of
-commutative ops are tried in both orders.  A kind after ``if`` is about the type of the first
+element.  ``0`` is the positive zero of floats, ``-0.0`` the negative one; ``~0`` has all bits set,
+which is true for booleans.  A variable that occurs twice stands for one value.  The operands of
+commutative ops are tried in both orders.  A kind after ``if`` restricts the type of the first
 variable: ``integer``, ``boolean``, ``float``, ``complex``; ``fast-math`` is ``float`` where the
-option is on.  What is put in place of an op must have its type, weak types and shardings included;
+option is on.  The new value must have the type of the old one, weak types and shardings included;
 else the equation is not used.
 """
 
@@ -41,18 +41,19 @@ from jaxmlir.optimize.simplify.canonicalize.rewriter import (
     rewrite,
 )
 
-# -- Reading what has just been written: arrays that are filled part by part, at known places --
+# -- Store-to-load forwarding in arrays that are filled part by part, at constant indices --
 #
-# A table that Python fills, ``v = v.at[i].set(f(v[i - 1]))``, is one array after another to JAX,
-# each a copy of the one before.  What is read of it is what was written there last, or what the
-# array had before; then nothing waits for the array as a whole, and the steps are seen to be alike.
+# A table that Python fills, ``v = v.at[i].set(f(v[i - 1]))``, is a chain of arrays in a jaxpr, each
+# an updated copy of the one before.  A read is replaced by the last update of its part, or by a
+# read of the original array.  Then no read depends on the whole array, and passes that look for
+# repeated blocks see that the steps are alike.
 #
-# Parts of one size that begin at multiples of it are the same or apart.  So what is known of an
-# array is a dictionary of such parts, which a chain of writes shares; reading costs a look-up.
+# Parts of equal size at multiples of this size are either the same or disjoint.  So a chain of
+# writes shares one dictionary of its parts, and a read costs one look-up.
 
 
 MOST_PARTS = 64
-"""The most parts of which it is found out whether one of them has been written."""
+"""The most parts to test for an overlap: those that a slice covers, or those written so far."""
 
 
 class Write(NamedTuple):
@@ -106,7 +107,7 @@ def slice_of_written(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
 
 
 def _is_untouched(written: WriteChain, low: tuple[int, ...], high: tuple[int, ...]) -> bool:
-    """Whether none of the parts from ``low`` to ``high`` has been written, and that is known."""
+    """Whether certainly none of the parts from ``low`` to ``high`` has been written."""
     ranges = [range(a, b + 1) for a, b in zip(low, high, strict=True)]
     if math.prod(map(len, ranges)) <= MOST_PARTS:
         return written.parts.keys().isdisjoint(itertools.product(*ranges))
@@ -118,7 +119,7 @@ def _is_untouched(written: WriteChain, low: tuple[int, ...], high: tuple[int, ..
 
 
 def _written(r: Rewriter, array: ir.Value) -> WriteChain | None:
-    """The record of an array that a write gives; ``None`` of others."""
+    """The chain of writes that ends in an array; ``None`` if no write computes it."""
     top = node = r.node(array)
     writes: list[tuple[RewriteNode, Write]] = []
     while node is not None and node.written is None:
@@ -142,12 +143,12 @@ def _written(r: Rewriter, array: ir.Value) -> WriteChain | None:
         written.last = node
         node.written = written
     record = top.written if top is not None else None
-    # Another write may have gone on from there.
+    # Another write may have extended the chain from there.
     return record if record is not None and record.last is top else None
 
 
 def _write(r: Rewriter, node: RewriteNode) -> Write | None:
-    """The write that an op is, if it is known where, and within the array."""
+    """An op as a write; ``None`` unless its indices are constant and in bounds."""
     if node.name == "jaxpr.scatter" and overwrites(node.op):
         array, indices, update = node.operands
         numbers = node.get("dimension_numbers")
@@ -176,7 +177,7 @@ def _write(r: Rewriter, node: RewriteNode) -> Write | None:
 
 
 def _index(r: Rewriter, value: ir.Value) -> list[int] | None:
-    """The integers of a constant scalar or vector, also of one that is put together."""
+    """The integers of a constant scalar or vector, or of a concatenation of constants."""
     if len(shape_of(value)) > 1 or not is_static(value):
         return None
     joined = r.producer(value, "concatenate")
@@ -203,7 +204,7 @@ class Number(NamedTuple):
     text: str
 
     def of(self, dtype: Any) -> np.generic | None:
-        """The number in a dtype; ``None`` where it is not one of it."""
+        """The number in a dtype; ``None`` if the dtype cannot represent it."""
         if self.text == "~0":
             return ~np.zeros((), dtype)[()] if dtype.kind in "biu" else None
         if dtype == np.bool_ and self.text not in ("0", "1"):
@@ -213,7 +214,7 @@ class Number(NamedTuple):
         if dtype.kind == "u" and self.text.startswith("-"):
             return None
         number = np.asarray(float(self.text)).astype(dtype)[()]
-        # Types of few bits round it, and some have no infinity: it is NaN there.
+        # Narrow types round it, and those without infinities turn one into NaN.
         return number if complex(number) == float(self.text) else None
 
 
@@ -231,7 +232,7 @@ class Equation(NamedTuple):
 
     @property
     def rigid(self) -> bool:
-        """Whether a number on the left may have had another type than the result's variables."""
+        """Whether a number on the left may have another type than the variables on the right."""
         return any(isinstance(operand, Number) for operand in self.left.operands)
 
 
@@ -294,7 +295,7 @@ Bindings = dict[str, ir.Value]
 
 
 def _matches(r: Rewriter, node: RewriteNode, term: Term) -> Iterator[Bindings]:
-    """The ways in which an op is of the form of a term."""
+    """All bindings with which an op matches a term."""
     attributes = {name: codec.encode(value) for name, value in term.attributes}
     if node.attributes != attributes or len(node.operands) != len(term.operands):
         return
@@ -351,7 +352,7 @@ def _apply(r: Rewriter, node: RewriteNode, equation: Equation) -> list[ir.Value]
             continue
         right = equation.right
         if isinstance(right, Term) and equation.rigid:
-            # The number may have made the result larger, or its type strong.
+            # The number may have broadcast the result, or made its type strong.
             operands = [t for t in right.operands if isinstance(t, Variable)]
             if any(bindings[t.name].type != node.type for t in operands):
                 continue
@@ -362,7 +363,7 @@ def _apply(r: Rewriter, node: RewriteNode, equation: Equation) -> list[ir.Value]
 
 @functools.cache
 def _candidates(name: str, producers: tuple[str, ...], same: bool) -> tuple[Equation, ...]:
-    """The equations of an op that its operands' producers do not rule out."""
+    """The equations of an op that the producers of its operands do not rule out."""
     candidates = []
     for equation in equations_of(name.removeprefix("jaxpr.")):
         operands = equation.left.operands

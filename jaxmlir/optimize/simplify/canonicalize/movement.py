@@ -1,8 +1,8 @@
-"""Rewrites of ops that move elements and convert them: each result element is one operand element.
+"""Rewrites of data movement and conversions: each result element is one operand element.
 
-Indices compose as functions do: ``transpose[p](x)[i] = x[i o p^-1]``, so a transpose of a transpose
-is one transpose, and likewise for slices, reversals and broadcasts.  Nothing is rounded, so every
-rewrite is exact.
+Index maps compose: ``transpose[p](x)[i] = x[i o p^-1]``, so a transpose of a transpose is one
+transpose, and likewise for slices, reversals and broadcasts.  Nothing is rounded, so every rewrite
+is exact.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from jaxmlir.optimize.simplify.canonicalize.rewriter import RewriteNode, Rewrite
 
 
 def is_static(value: ir.Value) -> bool:
-    """Whether all dimensions of an array are numbers."""
+    """Whether no dimension of an array has a symbolic size."""
     return all(type(d) is int for d in shape_of(value))
 
 
 def encoded(**attributes: object) -> dict[str, ir.Attribute]:
-    """Attributes of their values."""
+    """Encodes the values of attributes."""
     return {name: codec.encode(value) for name, value in attributes.items()}
 
 
@@ -73,7 +73,7 @@ def rev_of_rev(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
 
 
 def keeps_order(node: RewriteNode | None) -> bool:
-    """Whether an op keeps its operand's elements in row-major order, and adds none."""
+    """Whether an op's result has the same elements as its operand, in the same row-major order."""
     if node is None or len(node.operands) != 1:
         return False
     if node.name == "jaxpr.reshape":
@@ -266,21 +266,22 @@ def slice_of_slice(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     starts, limits, strides = [], [], []
     for a, b, s, c, t in zip(*slice_of(node), slice_of(inner)[0], slice_of(inner)[2], strict=True):
         count = -(-(b - a) // s)
-        # Where nothing is taken, c + a t may be out of bounds.
+        # If the slice is empty, c + a t may be out of bounds.
         starts.append(c + a * t if count else c)
         strides.append(s * t)
-        # Up to one behind the last element taken.
+        # One past the last element of the slice.
         limits.append(starts[-1] + (count - 1) * s * t + 1 if count else c)
     attributes = slice_attributes(tuple(starts), tuple(limits), tuple(strides))
     return [r.build("slice", inner.operands, node.type, attributes)]
 
 
 def _parts_of_row(r: Rewriter, value: ir.Value) -> tuple[ir.Value, int, int] | None:
-    """An array that is reshaped in its last dimension only, into parts that fill tiles: the array,
-    the dimension that numbers the parts, and their size.
+    """Matches a reshape that splits only the last dimension, into parts that fill whole tiles;
+    returns its operand, the dimension that numbers the parts, and their size.
 
-    Elsewhere a reshape moves nothing.  A TPU lays out (..., 384) in tiles of 128, (..., 3, 4, 32)
-    in tiles of 4 x 32, and pads both the cotangents of parts and their sum.
+    Only on targets with tiled layouts; elsewhere a reshape moves no data.  A TPU lays out
+    (..., 384) in tiles of 128, (..., 3, 4, 32) in tiles of 4 x 32, and pads both the cotangents of
+    parts and their sum.
     """
     lanes = r.program.target.costs.lanes
     node = r.producer(value, "reshape") if lanes > 1 else None
@@ -343,10 +344,10 @@ def slice_of_concatenate(r: Rewriter, node: RewriteNode) -> list[ir.Value] | Non
         return None
     starts, limits, strides = slice_of(node)
     axis = inner.get("dimension")
-    # As many slices may be taken as there are pieces: each piece is looked at once.
+    # There may be a slice for each piece: the ends of the pieces are computed only once.
     if inner.ends is None:
         sizes = [shape_of(piece)[axis] for piece in inner.operands]
-        # Sizes that are not known may add up to one that is.
+        # Symbolic sizes may add up to a known one.
         are_known = all(type(size) is int for size in sizes)
         inner.ends = list(itertools.accumulate(sizes)) if are_known else []
     number = bisect.bisect_right(inner.ends, starts[axis])
@@ -372,7 +373,7 @@ def dynamic_slice_of_constants(r: Rewriter, node: RewriteNode) -> list[ir.Value]
     constants = [r.constant_of(v) for v in indices]
     if any(c is None or c.ndim for c in constants):
         return None
-    # Indices out of bounds are moved inside.
+    # Indices out of bounds are clamped.
     starts = tuple(
         min(max(int(c), 0), d - n) for c, d, n in zip(constants, shape, sizes, strict=True)
     )
@@ -420,7 +421,7 @@ _REDUCTIONS = [name.removeprefix("jaxpr.") for name in with_trait(Trait.REDUCTIO
 
 @rewrite("reduce_max[axes=()](x) = x; so the other reductions, sums of integers only", *_REDUCTIONS)
 def reduction_of_nothing(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
-    # A sum of floats begins with 0, and 0 + -0.0 is 0.
+    # A sum of floats starts from 0, and 0 + -0.0 is 0.
     exact = node.name != "jaxpr.reduce_sum" or kind_of(node.type) == "integer"
     return node.operands if exact and not len(node.get("axes")) else None
 
@@ -435,7 +436,7 @@ def convert_to_the_same(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None
 
 
 def _is_placed(node: RewriteNode) -> bool:
-    """Whether a conversion names axes of a mesh; batching writes that of a mesh without axes."""
+    """Whether the sharding of a conversion has mesh axes; batching writes one without any."""
     sharding = node.get("sharding")
     return sharding is not None and not sharding.mesh.empty
 
@@ -452,14 +453,14 @@ def convert_of_convert(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     kinds = [kind_of(t) for t in (x.type, inner.type, node.type)]
     if not {*kinds} <= {"boolean", "integer", "float"}:
         return None
-    # Converting a float to an integer that does not hold it has no agreed result.
+    # Platforms differ on the conversion of a float to an integer type that cannot hold it.
     if kinds[1] == "float" and kinds[0] != "float" and kinds[2] != "float":
         return None
-    # Whether a number is 0 that is subnormal in one type and not in the other.
+    # A number may be subnormal in one type and not in the other, and be flushed to 0 there.
     if kinds[0] == "float" and kinds[2] == "boolean":
         return None
     narrow, wide = aval_of(x.type).dtype, aval_of(inner.type).dtype
-    # Formats without infinities are not mixed with those that have them.
+    # Formats below 16 bits are not mixed with others: some of them have no infinities.
     if narrow != wide and kinds[0] == "float" and min(narrow.itemsize, wide.itemsize) < 2:
         return None
     if not holds(wide, narrow):
@@ -473,10 +474,10 @@ def bitcast_there_and_back(r: Rewriter, node: RewriteNode) -> list[ir.Value] | N
     return inner.operands if inner is not None and inner.operands[0].type == node.type else None
 
 
-# -- Rewrites of gathers and scatters, which read and write where arrays of indices say --
+# -- Rewrites of gathers and scatters --
 #
-# A row of the indices has one number for each dimension in ``start_index_map``, and along a
-# batching dimension every row has its own part of the operand.
+# A row of the indices has one number for each dimension in ``start_index_map``.  Along a batching
+# dimension, every row indexes its own slice of the operand.
 
 
 _ALWAYS_INSIDE = (lax.GatherScatterMode.CLIP, lax.GatherScatterMode.PROMISE_IN_BOUNDS)
@@ -495,7 +496,7 @@ def gather_of_all(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
         return None
     sizes, numbers = node.get("slice_sizes"), node.get("dimension_numbers")
     shape, result = shape_of(x), shape_of(node.results[0])
-    # Where the dimensions of the operand are in the result.
+    # For each dimension of the operand, the dimension of the result.
     collapsed, batching = numbers.collapsed_slice_dims, numbers.operand_batching_dims
     batch = [d for d in range(len(result)) if d not in numbers.offset_dims]
     place = {
@@ -537,7 +538,7 @@ def row_numbers_are_batches(r: Rewriter, node: RewriteNode) -> list[ir.Value] | 
     row_dims = [numbered(r, piece) for piece in pieces]
     taken: dict[int, int] = {}
     for along, d in zip(row_dims, mapped, strict=True):
-        # A dimension that two number is that of a diagonal.
+        # If two pieces count along the same dimension, the indices are those of a diagonal.
         if (
             along not in (None, rank)
             and along not in batches.values()
@@ -563,7 +564,7 @@ def row_numbers_are_batches(r: Rewriter, node: RewriteNode) -> list[ir.Value] | 
     )
     numbers = numbers._replace(**{k: tuple(v) for k, v in zip(names, sets, strict=True)})
     attributes = {**node.attributes, **encoded(dimension_numbers=numbers)}
-    # Said of all indices, and not of those of one batch.
+    # It holds for all indices together, and not for those of one batch.
     attributes.pop("indices_are_sorted", None)
     kind = node.name.removeprefix("jaxpr.")
     return [r.build(kind, [x, left, *rest], node.type, attributes)]
@@ -584,6 +585,6 @@ _SCATTER = (
 
 
 def numbered(r: Rewriter, value: ir.Value) -> int | None:
-    """The dimension along which integers are 0, 1, 2 ..., and the same along all others."""
+    """The dimension along which integers count 0, 1, 2 ..., if they repeat along all others."""
     is_integer = kind_of(value.type) == "integer" and is_static(value)
     return counts_along(value, r.node) if is_integer else None

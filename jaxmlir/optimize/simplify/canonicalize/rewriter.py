@@ -1,9 +1,8 @@
-"""The driver of ``jaxpr-canonicalize``: rewrites tried on each op of a function, in order.
+"""The driver of ``jaxpr-canonicalize``: it tries rewrites on each op of a function, in order.
 
-A rewrite is a function of a :class:`Rewriter` and a :class:`RewriteNode`; it gives the values that
-take the place of the op's results, or ``None``.  Operands come before their users and new ops are
-simplified as they are built, so a walk from the top leaves a second one nothing to do but what was
-copied in.
+A rewrite is a function of a :class:`Rewriter` and a :class:`RewriteNode`; it returns the values
+that replace the op's results, or ``None``.  Producers come before their users, and new ops are
+simplified when they are built.  So one walk from the top simplifies everything but inlined ops.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from jaxmlir.passes.remarks import remark, remarks_wanted
 Rewrite = Callable[["Rewriter", "RewriteNode"], "Sequence[ir.Value] | None"]
 
 REWRITES: dict[str, list[Rewrite]] = {}
-"""By op name, in the order in which they are tried."""
+"""The rewrites by op name, in the order in which they are tried."""
 
 
 def rewrite(equation: str, *names: str) -> Callable[[Rewrite], Rewrite]:
-    """Registers a rewrite of the ops of those names; the equation is what the reference shows."""
+    """Registers a rewrite for ops of some names; the reference documentation shows the equation."""
 
     def register(function: Rewrite) -> Rewrite:
         function.equation = equation  # type: ignore[attr-defined]
@@ -48,8 +47,8 @@ class RewriteNode(OpView):
     """An op as rewrites see it.
 
     Attributes:
-      written: what :mod:`.written` knows of the array that a write gives.
-      ends: of a concatenation where each piece ends in it, once it is known.
+      written: if the op is a write, the chain of writes up to it (:mod:`.equations`), once known.
+      ends: if the op is a concatenation, the end of each piece along its dimension, once known.
     """
 
     __slots__ = ("ends", "results", "written")
@@ -68,14 +67,14 @@ class RewriteNode(OpView):
 
 @dataclass(eq=False)
 class WriteChain:
-    """The array that a chain of writes has left.
+    """The array that a chain of writes leaves.
 
     Attributes:
-      under: the array before the first of them.
-      sizes: of each part.
-      first: where the one that begins nearest to 0 can begin, by dimension: below the size.
-      parts: what was written, by the part's place among all.
-      last: the write after which this is true.
+      under: the array before the first write.
+      sizes: of each part, by dimension.
+      first: the start of a part modulo its size, by dimension: the same for all parts.
+      parts: the values written, by the place of the part in the grid of parts.
+      last: the last write of the chain.
     """
 
     under: ir.Value
@@ -89,9 +88,9 @@ class Rewriter:
     """Rewrites one function.
 
     Attributes:
-      program: where called functions are found.
+      program: the module with the callees.
       fast_math: whether rewrites may ignore NaN, infinities and the sign of zero.
-      returned: what :mod:`.control` knows of the functions done before.
+      returned: what :mod:`.control` knows about the results of functions simplified before.
       variants: names of the functions that :meth:`variant` has written.
       changed: whether anything has been written or erased.
     """
@@ -117,11 +116,11 @@ class Rewriter:
     # -- what rewrites ask --
 
     def node(self, value: ir.Value) -> RewriteNode | None:
-        """The op that gives a value; ``None`` for arguments, and ops in a context of their own."""
+        """The op that defines a value; ``None`` for arguments, and ops with a ``jaxpr.ctx``."""
         return self._nodes.get(value)
 
     def producer(self, value: ir.Value, name: str) -> RewriteNode | None:
-        """The op that gives a value if it is a ``jaxpr.<name>``."""
+        """The op that defines a value if it is a ``jaxpr.<name>``, else ``None``."""
         node = self._nodes.get(value)
         return node if node is not None and node.name == f"jaxpr.{name}" else None
 
@@ -130,7 +129,7 @@ class Rewriter:
         return array_of(self._nodes.get(value))
 
     def number_of(self, value: ir.Value) -> np.generic | None:
-        """The number that every element of a value is, where that is known."""
+        """The number that every element of a value equals, if known."""
         return number_of(value, self._nodes.get)
 
     # -- what rewrites do --
@@ -142,7 +141,8 @@ class Rewriter:
         type_: ir.Type,
         attributes: Mapping[str, ir.Attribute] | None = None,
     ) -> ir.Value:
-        """A new ``jaxpr.<name>`` in front of the op being rewritten, simplified; its result."""
+        """Builds a ``jaxpr.<name>`` before the op being rewritten, simplifies it, and returns its
+        result."""
         node = self._new(name, operands, [type_], attributes or {})
         values = self._simplified(node)
         if values is None:
@@ -157,7 +157,7 @@ class Rewriter:
         types: Sequence[ir.Type],
         attributes: Mapping[str, ir.Attribute],
     ) -> list[ir.Value]:
-        """A new ``jaxpr.<name>`` with any number of results, as it is."""
+        """Builds a ``jaxpr.<name>`` with any number of results, without simplifying it."""
         return self._new(name, operands, types, attributes).results
 
     def _new(
@@ -184,7 +184,7 @@ class Rewriter:
     def variant(
         self, symbol: str, arguments: Sequence[int], results: Sequence[int]
     ) -> ir.FlatSymbolRefAttr:
-        """A function that is ``@symbol`` with its arguments in another order and fewer results."""
+        """A function like ``@symbol`` with its arguments in another order and fewer results."""
         key = (symbol, tuple(arguments), tuple(results))
         name = self.variants.get(key)
         if name is None:
@@ -208,10 +208,10 @@ class Rewriter:
         return self.build("constant", [], type_, {"value": dense(array)})
 
     def inline(self, function: func.FuncOp, args: Sequence[ir.Value], scope: str) -> list[ir.Value]:
-        """A copy of a function's ops in place of its call, for the next walk.
+        """Inlines a function in place of its call; the next walk simplifies the copied ops.
 
         Args:
-          scope: what JAX's lowering of the call names them by: ``"cond/branch_0_fun"``.
+          scope: the name scope that JAX's lowering of the call adds, as ``"cond/branch_0_fun"``.
         """
         self._inlined = self.changed = True
         location = locations.of_body(self._at.op.location, scope)
@@ -219,13 +219,13 @@ class Rewriter:
             return inline(function, args)
 
     def drop_effects(self) -> None:
-        """Notes that the op being rewritten may go: what it did besides, others do, or nobody."""
+        """Lets the op being rewritten be erased: its effects moved to other ops, or vanish."""
         attributes = self._at.op.attributes
         if "jaxpr.effects" in attributes:
             del attributes["jaxpr.effects"]
 
     def _note(self, value: ir.Value) -> None:
-        """Learns of an op that was written without :meth:`build`."""
+        """Registers the op of a value that was written without :meth:`build`, and its producers."""
         op = value.owner
         operands = list(op.operands)
         self._nodes[value] = RewriteNode(op, op.name, operands, [value])
@@ -236,13 +236,13 @@ class Rewriter:
     # -- the walk --
 
     def sweep(self) -> bool:
-        """Tries every rewrite on every op once, from the top; whether there are ops it has not
-        seen."""
+        """Tries every rewrite on every op once, from the top; returns whether ops were inlined,
+        which it has not visited."""
         self._nodes = {}
         self._inlined = False
         for op in list(self.function.entry_block.operations):
             name = op.name if type(op) is ir.OpView else op.operation.name
-            # Not before it is its turn: rewrites change the operands of ops below.
+            # Read only now: rewrites of earlier ops change the operands of later ones.
             operands = op.operands
             attributes = op.attributes
             node = RewriteNode(
@@ -272,7 +272,7 @@ class Rewriter:
         return None
 
     equation = ""
-    """The equation that a rewrite which stands for many used last."""
+    """The equation that :func:`~.equations.fold`, a rewrite with many equations, used last."""
 
     def _replace(self, node: RewriteNode, values: Sequence[ir.Value]) -> None:
         self.changed: bool = True
@@ -282,14 +282,15 @@ class Rewriter:
         self._drop(node)
 
     def _drop(self, node: RewriteNode, replacement: ir.Value | None = None) -> None:
-        """Erases an op without users, and what only it used.
+        """Erases an op without users, and the producers that only it used.
 
         Args:
-          replacement: what takes its place, and may have no users yet.
+          replacement: the value that replaces the op's result; its op stays though it may have no
+            users yet.
         """
         pending: list[RewriteNode] = [node]
         gone: set[RewriteNode] = set()
-        # Without recursion: what only it used may be a chain of thousands of ops.
+        # Without recursion: the dead producers may be a chain of thousands of ops.
         while pending:
             node = pending.pop()
             if node in gone or any(map(is_used, node.results)):
