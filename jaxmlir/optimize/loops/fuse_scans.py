@@ -158,7 +158,7 @@ class _Fusion:
         """Whether scans may be fused, and stacking operands and slicing results costs little.
 
         Args:
-          number: of the class of their bodies.
+          number: the number of the class of their bodies.
         """
         cost = self._cost(number)
         if cost is None:

@@ -86,7 +86,7 @@ class ViewRows(NamedTuple):
 
     @classmethod
     def of(cls, value: ir.Value) -> ViewRows:
-        """The rows of a value in the farthest array, through views, that they can be read from."""
+        """The rows of a value, in the farthest array behind views that they can be read from."""
         rows = cls(StridedView.whole(value))
         while (view := rows.view.through(_MOVES)) is not None and cls(view).are_dense:
             rows = cls(view)
@@ -172,7 +172,7 @@ class Destination(NamedTuple):
 
     @classmethod
     def of(cls, value: ir.Value, op: Any) -> Destination:
-        """The place where the chain of only users of a result of ``op`` puts it."""
+        """The place where a chain of ops, each the only user, puts a result of ``op``."""
         place = cls(ViewRows(StridedView.whole(value)))
         while (farther := place._through(op)) is not None and farther.rows.are_dense:
             place = farther
@@ -458,7 +458,7 @@ class _Scans:
 
 
 def _is_scanned(use: ir.OpOperand) -> bool:
-    """Whether a use of a value is as the slices (xs) of a scan."""
+    """Whether a use takes a value as slices (xs) of a scan."""
     op = use.owner
     if op.operation.name != "jaxpr.scan":
         return False

@@ -14,8 +14,8 @@ Results of the blocks that are used afterwards become final carried values or ro
 result.
 
 A loop is one block to compile, and one copy of its kernels to keep in cache.  But XLA does not fuse
-across iterations.  Values that straight-line code recomputes for each use are stored per iteration
-in the derivative of a loop, and separate slices are stacked before the loop.  So the pass rolls up
+across iterations.  Values that straight-line code recomputes for each use are stored for each
+iteration in the derivative of a loop, and separate slices are stacked first.  So the pass rolls up
 blocks of small kernels that store few bytes beside their work.  Bytes of log-sum-exps do not count
 if ``jaxpr-factor-logsumexp`` makes products of them in a loop.  Other blocks, and too few blocks,
 are left to ``jaxpr-outline``.  On a GPU a loop starts each of its kernels in each iteration, also

@@ -1,4 +1,4 @@
-"""``jaxpr-sink-reductions``: sums that a loop only adds to are computed after it.
+"""``jaxpr-sink-reductions``: sums that a loop adds to but does not read are computed after it.
 
 The gradient of a loop with respect to a value that all iterations share, a weight matrix say, is a
 sum over the iterations, which the backward loop carries::
