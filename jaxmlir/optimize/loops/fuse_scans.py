@@ -1,14 +1,13 @@
-"""``jaxpr-fuse-scans``: scans that do the same independently of each other become one.
+"""``jaxpr-fuse-scans``: independent scans with the same body become one scan.
 
-Two scans of one body and length, neither of which reads what the other gives, are one scan of the
-batched body: operands that differ are stacked, those that are the same stay unbatched, and results
-are the rows of the batched ones.  Bodies that differ in constants only count as the same; the
-constants are stacked, too.  What stands between the scans and reads the first one's results moves
-behind the last one.
+Independent scans with the same body and length become one scan of the batched body.  Operands that
+differ are stacked, equal operands stay unbatched, and the results are rows of the batched results.
+Bodies that differ in constants only count as the same; the constants are stacked, too.  Ops between
+the scans that depend on the first scans move behind the last one.
 
-An iteration of a small body is mostly the starting of its kernels, and a batch starts them once.
-That is all there is to win, so large bodies are left alone, and so are those with branches, loops
-or unknown ops in them, which batches make dearer.
+An iteration of a small body mostly spends its time on starting kernels, and a batch starts them
+once.  This is the only gain, so large bodies are left alone.  So are bodies with branches, loops or
+unknown ops, which cost more in a batch.
 """
 
 from __future__ import annotations
@@ -42,16 +41,16 @@ from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batch_axis
 
-# What putting together and taking apart may take, of the work of the loop.
+# The work of stacking operands and slicing results, at most, relative to the work of the loop.
 MOVED = 2.0
 # Two to four scans of 50 iterations, h' = tanh(x + h w), on two cores and with the XLA of jax 0.10
-# and 0.12: time apart / time of the batch of the gradient, with rows x columns, flops of a body.
+# and 0.12: time of the gradients apart / in a batch, with rows x columns, and flops of a body.
 #             w shared    w their own
 #  1 x 32    1.2 to 1.8   1.6 to 2.7     2 Kflops
 #  8 x 64    1.2          1.1           75 Kflops
 # 32 x 128   1.0 to 1.1   1.0            1 Mflops
-# Without product, x + h: 1 x 64 1.4, 1 Kflops; 32 x 1024 1.1 to 1.2 in time and 0.9 to 1.0 in wall
-# time, 600 Kflops.
+# Without a product, x + h: 1 x 64 1.4, 1 Kflops; 32 x 1024 1.1 to 1.2 in time and 0.9 to 1.0 in
+# wall time, 600 Kflops.
 MAX_WORK = 1e5
 
 
@@ -83,7 +82,7 @@ class _Fusion:
     """Fuses the scans of one program.
 
     Attributes:
-      changed: the functions that are not as they were read.
+      changed: the functions that were changed since they were read.
     """
 
     def __init__(self, program: Module, max_work: float):
@@ -96,7 +95,7 @@ class _Fusion:
         self._bodies = BodyClasses(self.rules, self._read)
 
     def visit(self, function: func.FuncOp) -> bool:
-        """Fuses scans of a function until none are left that may be; whether there were any."""
+        """Fuses scans of a function until there are no more to fuse; whether there were any."""
         symbol = function.name.value
         may_go_on = True
         while may_go_on:
@@ -116,10 +115,10 @@ class _Fusion:
             return FunctionView(function)
         return analyses_of(self._program).body(function)
 
-    # -- which scans may be one: alike, independent of each other, and worth it --
+    # -- which scans may be fused: alike, independent of each other, and worth it --
 
     def _keys_in(self, body: FunctionView) -> dict[int, Any]:
-        """The keys of the scans of a function that are candidates, by index."""
+        """The keys of the candidates among the scans of a function, by index."""
         if body.names.count("jaxpr.scan") < 2:
             return {}
         scans = [i for i, name in enumerate(body.names) if name == "jaxpr.scan"]
@@ -127,8 +126,8 @@ class _Fusion:
         return {i: key for i, key in zip(scans, keys, strict=True) if key is not None}
 
     def _groups(self, body: FunctionView, keys: dict[int, Any]) -> tuple[list[Group], bool]:
-        """Groups of two scans and more that stand one after the other, not into each other, so that
-        none changes what is known of the next one; and whether there are other groups."""
+        """Groups of at least two scans whose ranges of ops do not overlap, so that none invalidates
+        the next one; and whether there are other groups."""
         groups: list[Group] = []
         end, are_more = -1, False
         for members in independent_groups(body.operands, starmap(range, body.results), keys):
@@ -144,7 +143,7 @@ class _Fusion:
 
     @memoized
     def _key(self, signature: Signature) -> Any | None:
-        """A key that scans which may be one have in common; ``None`` if an op is no candidate."""
+        """The key of a scan, equal for scans that may be fused; ``None`` if it is no candidate."""
         attributes = dict(signature.attributes)
         if not PLAIN_SCAN.issuperset(attributes) or not signature.results:
             return None
@@ -156,8 +155,11 @@ class _Fusion:
         return number, tuple(attributes.items()), signature.operands, signature.results
 
     def _can_merge(self, group: Group, number: int) -> bool:
-        """Whether scans with bodies of a number may be one, and what is put together and taken
-        apart is little beside the loops."""
+        """Whether scans may be fused, and stacking operands and slicing results costs little.
+
+        Args:
+          number: the number of the class of their bodies.
+        """
         cost = self._cost(number)
         if cost is None:
             return False
@@ -169,20 +171,20 @@ class _Fusion:
             return False
         if not body.effects.keys().isdisjoint(dependents_between(body, pack)):
             return False
-        # What has a VJP rule would run once, not in each of the members.
+        # An op with a VJP rule must not run once for all members.
         differ = [not group.is_same(column) for column in columns]
         return not self._shared_rules.of_op(signature, lambda: differ)
 
     @memoized
     def _cost(self, number: int) -> float | None:
-        """The work of an iteration of a body, with the starting of a kernel for each op; ``None``
-        if it is not to be batched."""
+        """The work of an iteration of a body, with the start of a kernel for each op; ``None`` if
+        the body must not be batched."""
         body = self._bodies.first(number)
         work = self._cheap(body)
         return None if work is None else work + self._work.kernel * len(body.ops)
 
     def _cheap(self, body: FunctionView) -> float | None:
-        """The work of a body; ``None`` if a batch of it costs more for each member than it does."""
+        """The work of a body; ``None`` if it is too large, or costs more per member in a batch."""
         total = 0.0
         for index, signature in enumerate(body.signatures):
             name = signature.name
@@ -202,7 +204,7 @@ class _Fusion:
     # -- one scan in place of several --
 
     def _merge(self, group: Group) -> tuple[ir.Type, ...]:
-        """Writes one scan in place of several; the types of what it gives."""
+        """Writes one scan in place of several; returns the types of its results."""
         body, (pack,) = group.body, group.packs
         first, last = body.ops[pack[0]], body.ops[pack[-1]]
         scan = ScanOp.of_attributes(body.signatures[pack[0]].attributes)
@@ -253,13 +255,13 @@ def _may_go_on(
     types: Sequence[tuple[ir.Type, ...]],
     keys: Mapping[int, Any],
 ) -> bool:
-    """Whether a scan that a group has become may be like another one that it does not depend on.
+    """Whether a fused scan may be fused again, with an independent scan of the same result types.
 
-    To find that there is none takes less than to read the function again.
+    Finding that there is none is cheaper than reading the function again.
 
     Args:
-      types: of what the scans give that groups have become.
-      keys: of the scans that there were.
+      types: the result types of the fused scan of each group.
+      keys: the keys of the scans before.
     """
     ends = {group.packs[0][-1]: k for k, group in enumerate(groups)}
     between = {k: dependents_between(body, group.packs[0]) for k, group in enumerate(groups)}
@@ -288,13 +290,13 @@ def _may_go_on(
 
 
 def _in_order(group: Group, pack: Sequence[int]) -> Sequence[int]:
-    """Scans in the order in which rows of some array go into them.
+    """The scans in the order in which they read the rows of some array.
 
-    The derivatives of loops that were batched before come the last one first, and read the rows of
-    what these have stacked: in order, this is read as it is.
+    The derivatives of loops that were batched before come last loop first, and read the rows of
+    stacked results: in order, they read such a stack as it is.
     """
     for column in group.inputs:
-        # Of distinct values only may there be such an order.
+        # Only distinct values can be in such an order.
         windows = Windows.of(group.values(column)) if len(set(column)) == group.count else None
         if windows is not None and len(set(windows.starts)) == group.count:
             return [pack[i] for i in sorted(range(group.count), key=windows.starts.__getitem__)]

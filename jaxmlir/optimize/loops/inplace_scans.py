@@ -1,14 +1,14 @@
-"""``jaxpr-inplace-scans``: scans read and write the rows of arrays where they are.
+"""``jaxpr-inplace-scans``: scans read and write the rows of larger arrays in place.
 
-What a scan goes over is one array whose rows are the steps, and so is what it gives.  A part of
-another array, its reverse, or its columns are copied before the loop begins, and what becomes a
-part of another array, or its columns, is copied after it::
+A scan takes slices that are the rows of one array, and stacks its results as rows of one array.  If
+the slices are a part of another array, its reverse, or its columns, they are copied before the
+loop.  If the results become a part of another array, or its columns, they are copied after it::
 
     h, ys = scan(f, h, xs[:, 1:].T)
     zs = concatenate([y0[:, None], ys.T], 1)
 
-Here the loop counts, and each step reads its row from the whole array, and writes one to where it
-stays.  That is what XLA makes of the rows of a scan anyway::
+The pass adds a counter to the loop.  Each step then reads its row from the whole array, and writes
+its result to the final place.  XLA compiles the rows of a scan to such accesses anyway::
 
     def step((h, i, zs)):
         h, y = f(h, xs[:, i + 1])
@@ -16,8 +16,8 @@ stays.  That is what XLA makes of the rows of a scan anyway::
 
     h, _, zs = scan(step, (h, 0, concatenate([y0[:, None], zeros], 1)))
 
-so that nothing is copied.  It is done where loops are all that read the parts, and where what is
-written has no other use; and if the pieces of memory that a row is in fill lines of the cache.
+so that nothing is copied.  The pass does so where only loops read the parts, and where the stacked
+results have no other use; and if the contiguous pieces of memory of a row fill cache lines.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.new_function import ClonePlan, is_model
 from jaxmlir.transforms.templates import Rules
 
-# -- Arrays whose elements are those of another one, and where --
+# -- Views: arrays whose elements are elements of another array --
 
 
-# The bytes of the shortest piece of memory that is read or written by itself, a line of the cache.
-# Shorter ones are better copied together.  Gradients with short pieces in place / copied, of the
-# time of `jax.jit`, jax 0.10 and 0.12: generalized advantages of 256 environments 1.12, 1.11 / 1.0,
-# 0.92; a hidden Markov model of 10 states 1.12, 1.33 / 0.97, 1.09.
+# The bytes of the shortest piece of memory that is accessed in place, a cache line.  Shorter pieces
+# are better copied together.  Gradients with short pieces in place / copied, relative to `jax.jit`,
+# jax 0.10 and 0.12: generalized advantages of 256 environments 1.12, 1.11 / 1.0, 0.92; a hidden
+# Markov model of 10 states 1.12, 1.33 / 0.97, 1.09.
 LINE = 64
-# What XLA computes where it is read is computed as a whole if rows are read from it: not if it has
-# more than so many times the elements of these.
+# A value that XLA would fuse into its readers has to be materialized if rows are read from it: not
+# if it has more than this many times the elements of the rows.
 MOST = 2
-# How many ops are moved to before a loop for the array that it writes to: a first row, say.
+# How many ops may move before a loop to make the array that it writes to: a first row, say.
 MOST_SOONER = 16
-# What rows are read through.  Not splits: scans of 1,000 and 3,000 rows of 256 floats take 0.97 of
-# the time and their gradients 1.05, on jax 0.10.
+# The ops that rows are read through.  Not splits: scans of 1,000 and 3,000 rows of 256 floats take
+# 0.97 of the time and their gradients 1.05, on jax 0.10.
 _MOVES = VIEWS - {"jaxpr.split", "jaxpr.unstack"}
 
 
@@ -78,15 +78,15 @@ class ViewRows(NamedTuple):
     """The rows of a view, along its first dimension.
 
     Attributes:
-      along: the dimension of the array that they follow one another in.
-      others: its dimensions that they have, in the order of theirs.
+      along: the dimension of the array along which the rows follow one another.
+      others: the dimensions of the array that are in a row, in the order of the row's dimensions.
     """
 
     view: StridedView
 
     @classmethod
     def of(cls, value: ir.Value) -> ViewRows:
-        """The rows of a value, in the farthest array from which they can be read."""
+        """The rows of a value, in the farthest array behind views that they can be read from."""
         rows = cls(StridedView.whole(value))
         while (view := rows.view.through(_MOVES)) is not None and cls(view).are_dense:
             rows = cls(view)
@@ -108,7 +108,7 @@ class ViewRows(NamedTuple):
 
     @property
     def piece(self) -> int:
-        """The bytes of the pieces of memory that a row is in."""
+        """The bytes of each contiguous piece of memory of a row."""
         array, sizes = self.view.array, self._sizes
         bytes_ = size(with_shape(array.type, ()))
         for n, whole in zip(reversed(sizes), reversed(array.type.shape), strict=True):
@@ -119,8 +119,8 @@ class ViewRows(NamedTuple):
 
     @property
     def would_be_copied(self) -> bool:
-        """Whether to read all rows from the array saves a copy: not if XLA would compute no more
-        than they are, in a kernel that reads what the array is of."""
+        """Whether reading all rows from the array saves a copy: not if XLA fuses the array's op and
+        would compute only the elements of the rows."""
         array = self.view.array
         _, name = toolbox.definition(array) or (None, "")
         return name not in FUSIBLE or elements(array.type) <= MOST * math.prod(self.view.sizes)
@@ -129,8 +129,8 @@ class ViewRows(NamedTuple):
         """A row, at the insertion point.
 
         Args:
-          array: what stands for the array there.
-          index: where the row is along it.
+          array: the value of the array there.
+          index: the position of the row in the array.
         """
         dims, sizes, others = self.view.dims[1:], self.view.sizes, self.others
         type_ = with_shape(array.type, self._sizes)
@@ -140,7 +140,7 @@ class ViewRows(NamedTuple):
         return reshaped(row, [1 if d is None else sizes[d] for d in dims])
 
     def write(self, array: ir.Value, index: ir.Value, row: ir.Value) -> ir.Value:
-        """The array with a row written, at the insertion point."""
+        """Writes a row, at the insertion point; returns the new array."""
         others = self.others
         row = reshaped(row, [self.view.sizes[d] for d in others])
         row = _transposed(row, [others.index(d) for d in sorted(others)])
@@ -157,13 +157,13 @@ class ViewRows(NamedTuple):
 
 
 class Destination(NamedTuple):
-    """The array and the place in it where the rows of a value end up.
+    """The array, and the place in it, where the rows of a value end up.
 
     Attributes:
-      rows: those of the value, in that array.
-      ops: those that move it there, with the number of the operand that they take it as.
-      sooner: those that have to come before what gives the value, in order: of what it is put
-        among.
+      rows: the rows of the value, in that array.
+      ops: the ops that move the value there, each with the number of its operand.
+      sooner: the ops that have to move before the op that gives the value, in order: they compute
+        the other parts of the array.
     """
 
     rows: ViewRows
@@ -172,7 +172,7 @@ class Destination(NamedTuple):
 
     @classmethod
     def of(cls, value: ir.Value, op: Any) -> Destination:
-        """The place where the ops that alone use a result of ``op`` put it."""
+        """The place where a chain of ops, each the only user, puts a result of ``op``."""
         place = cls(ViewRows(StridedView.whole(value)))
         while (farther := place._through(op)) is not None and farther.rows.are_dense:
             place = farther
@@ -184,9 +184,9 @@ class Destination(NamedTuple):
         return self.rows.view.array
 
     def prepared(self, rules: Rules, op: Any) -> ir.Value:
-        """The array with anything in the place of the value, before ``op``."""
+        """Writes the array before ``op``, with arbitrary elements in the place of the value."""
         for other in self.sooner:
-            # Another result may be put among it as well, and be prepared for by now.
+            # It may have been moved for another result of ``op`` already.
             if not other.is_before_in_block(op.operation):
                 other.move_before(op.operation)
         array = None
@@ -201,7 +201,7 @@ class Destination(NamedTuple):
             return array or rules.filler(self.array.type)
 
     def erase(self) -> None:
-        """Removes the ops, when nobody uses the array any more."""
+        """Erases the ops, once the array has no users any more."""
         for op, _ in reversed(self.ops):
             erase(op)
 
@@ -239,8 +239,8 @@ def _may_come_before(value: ir.Value, op: Any, sooner: dict[Any, None], others: 
     """Whether a value stands before an op, or may be moved there.
 
     Args:
-      sooner: gets what has to be moved for it, in order.
-      others: how many ops are to be moved behind that, which need it.
+      sooner: gets the ops that have to be moved, in order.
+      others: the number of ops to be moved that depend on the value.
     """
     owner = value.owner
     if isinstance(owner, ir.Block):
@@ -251,7 +251,7 @@ def _may_come_before(value: ir.Value, op: Any, sooner: dict[Any, None], others: 
     cheap = owner.name == "jaxpr.constant" or owner.name in FUSIBLE
     if not cheap or len(sooner) + others >= MOST_SOONER:
         return False
-    # What one operand cannot have is not asked for the next one, which may need the same.
+    # This stops at the first operand that cannot be moved: the others may depend on the same op.
     if not all(_may_come_before(v, op, sooner, others + 1) for v in owner.operands):
         return False
     sooner[owner] = None
@@ -269,7 +269,7 @@ class InplaceScans(Pass):
     """Let scans read parts of arrays where they are, and write them to where they will be.
 
     Options:
-      min-piece: rows that are in shorter pieces of memory are copied; in bytes.
+      min-piece: rows in shorter contiguous pieces of memory are copied; in bytes.
     """
 
     name: ClassVar[str] = "jaxpr-inplace-scans"
@@ -286,8 +286,8 @@ class _InplaceScan(NamedTuple):
     """A scan that is to read and write in place.
 
     Attributes:
-      rows: what is read in place of each slice.
-      places: where each stacked result is written to.
+      rows: the rows that are read in place of each slice.
+      places: the destination of each stacked result.
     """
 
     op: Any
@@ -299,7 +299,7 @@ class _InplaceScan(NamedTuple):
 
     @property
     def likeness(self) -> Hashable:
-        """A key of all that decides, besides the body, what becomes of the loop."""
+        """A key of everything but the body that determines the edited loop."""
         scan = self.scan
         return (
             (*scan.counts, scan.length, scan.reverse, *scan.other.items(), self.op.location.attr),
@@ -309,12 +309,12 @@ class _InplaceScan(NamedTuple):
 
 
 class _EditedScan(NamedTuple):
-    """A scan as it was written anew, for others whose bodies are alike.
+    """An edited scan, as a pattern for others with bodies that are alike.
 
     Attributes:
-      pattern: the body.
-      types: of its results.
-      consts, xs: which constants, also arrays that are read, and which slices it takes.
+      pattern: the plan to write its body.
+      types: the types of its results.
+      consts, xs: which constants, with the arrays read in place, and which slices it still takes.
     """
 
     pattern: ClonePlan
@@ -330,15 +330,14 @@ class _Scans:
         self._program = program
         self._min_piece = min_piece
         self._bodies = LoopEditor(Rules(program), graph)
-        # Of the function's values, which may be read by as many scans as there are: what
-        # :meth:`_rows_of` gives.
+        # The results of :meth:`_rows_of` for values of the function: many scans may read a value.
         self._rows: dict[ir.Value, ViewRows | None] = {}
-        # What functions refer to, of those that are as they were read or copies of others.
+        # The symbols that each function refers to, for unchanged functions and copies.
         self.uses = graph.uses_in(program)
         self._edited: dict[Hashable, _EditedScan] = {}
 
     def visit(self, function: func.FuncOp) -> bool:
-        """Has the scans of a function read and write in place; whether any do so now."""
+        """Makes the scans of a function read and write in place; whether any was changed."""
         self._rows.clear()
         changed = any([self._in_place(op) for op, _ in loops_of(function, SCANS)])
         if changed:
@@ -347,7 +346,7 @@ class _Scans:
         return changed
 
     def _in_place(self, op: Any) -> bool:
-        """Has a scan read and write in place; whether there is anything that it may."""
+        """Makes a scan read and write in place; whether it was changed."""
         scan = ScanOp.of(op)
         if not scan.is_counted or scan.length < 2 or not scan.other.keys() <= PLAIN_SCAN:
             return False
@@ -372,16 +371,16 @@ class _Scans:
         for place in places:
             if place is not None:
                 place.erase()
-                # Others may have been read by what is gone.
+                # Other values may have been read by the erased ops.
                 self._rows.clear()
         erase(op)
         return True
 
     def _edit(self, loop: _InplaceScan, body: FunctionView | None = None) -> _EditedScan | None:
-        """Writes the op and its body anew; how, for others that are like it.
+        """Rewrites the op and its body; returns a pattern for others that are alike.
 
         Args:
-          body: as it was, if others may be.
+          body: the view of the old body, if others may be like it.
         """
         op = loop.op
         editor = ScanEditor(self._bodies, op, loop.scan)
@@ -409,7 +408,7 @@ class _Scans:
         editor.write()
         if body is None:
             return None
-        # Since each op has kept its users, what is new is before and behind them.
+        # All ops of the old body still have users: new ops are before and behind these.
         start = list(body_of(editor.body).operations).index(first)
         sources = [*[None] * start, *range(len(body.ops))]
         return _EditedScan(
@@ -420,7 +419,7 @@ class _Scans:
         )
 
     def _edit_like(self, known: _EditedScan, loop: _InplaceScan, body: FunctionView) -> None:
-        """Writes an op and its body as others were that are alike."""
+        """Rewrites an op and its body by the pattern of a loop that is alike."""
         op, scan, rules = loop.op, loop.scan, self._bodies.rules
         symbol = self._bodies.own_like(scan.body, known.pattern, body.signatures, self.uses)
         (consts, carry, xs), (final, stacked) = loop.operands, loop.results
@@ -438,8 +437,8 @@ class _Scans:
                 old.replace_all_uses_with(value)
 
     def _rows_of(self, value: ir.Value) -> ViewRows | None:
-        """The rows of a value in the array that they are better read from, where loops are all that
-        read them."""
+        """The rows of a value in the array to read them from; ``None`` if that does not pay, or if
+        not only scans take the value as slices."""
         if value not in self._rows:
             rows = ViewRows.of(value) if is_plain_array(value.type) else None
             pays = rows is not None and rows.view.array != value and self._is_long(rows)
@@ -448,7 +447,7 @@ class _Scans:
         return self._rows[value]
 
     def _place(self, value: ir.Value, op: Any) -> Destination | None:
-        """The place where a stacked result ends up; ``None`` if it is not better written there."""
+        """The place where a stacked result ends up; ``None`` if writing it there does not pay."""
         if not is_plain_array(value.type):
             return None
         place = Destination.of(value, op)
@@ -459,7 +458,7 @@ class _Scans:
 
 
 def _is_scanned(use: ir.OpOperand) -> bool:
-    """Whether an op reads a value as what it goes over."""
+    """Whether a use takes a value as slices (xs) of a scan."""
     op = use.owner
     if op.operation.name != "jaxpr.scan":
         return False
@@ -467,7 +466,7 @@ def _is_scanned(use: ir.OpOperand) -> bool:
 
 
 class _StepCounter:
-    """The number of the step, in the body of a loop; the last step first, if it runs backwards."""
+    """The counter of the steps of a loop; it counts down if the loop runs backwards."""
 
     def __init__(self, editor: ScanEditor):
         self._block, self._location = body_of(editor.body), editor.op.location
@@ -481,7 +480,7 @@ class _StepCounter:
         editor.carry.append(CarriedValue(init, self._step, after))
 
     def along(self, rows: ViewRows) -> ir.Value:
-        """The index of the step's row along the array that it is in."""
+        """The index of the step's row in the array."""
         start, by = rows.view.starts[rows.along], rows.view.steps[rows.along]
         index = self._indices.get((start, by))
         if index is None:
@@ -497,11 +496,11 @@ class _StepCounter:
         return index
 
     def behind(self) -> ir.InsertionPoint:
-        """The insertion point behind all indices that were asked for, before their uses."""
+        """The insertion point behind all indices computed so far, before their uses."""
         return ir.InsertionPoint.after(self._last)
 
 
 def _first_number(op: Any, scan: ScanOp) -> ir.Value:
-    """The number of the first step, written before the loop."""
+    """Writes the number of the first step before the loop."""
     with ir.InsertionPoint(op), op.location:
         return filled(scalar_type(np.int32), scan.length - 1 if scan.reverse else 0)

@@ -4,7 +4,7 @@ A value of a loop's body is known as an array with one axis for each loop around
 first, of size 1 where it does not depend on that loop, and then the value's own axes.  So an index
 ``3 * i + j`` of two loops is a matrix, and whether it stays in bounds is a look at its extremes.
 
-Few values are asked for, so each is computed, with what it depends on, when it is.
+Few values are asked for, so each is computed on demand, with the values that it depends on.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.simplify.canonicalize.control import ANY, INTEGERS
 
 MAX_ELEMENTS = 1 << 20
-"""Larger arrays of known integers are not looked at."""
+"""The integers of larger arrays count as unknown."""
 
 
 IntBounds = tuple[int, int]
 
 
 class KnownIntegers:
-    """The integers and booleans of a function that follow from its constants and some that are
-    given.
+    """The integers and booleans of a function that follow from its constants and from given values.
 
     Attributes:
-      depth: how many loops there are around it.
+      depth: the number of loops around the function.
     """
 
     def __init__(self, arrays: Mapping[ir.Value, np.ndarray], depth: int):
@@ -66,14 +65,14 @@ class KnownIntegers:
         return known.get(value)
 
     def bounds(self, value: ir.Value) -> IntBounds | None:
-        """The least and the greatest number that a scalar is in any iteration, if it is known."""
+        """The least and the greatest value of a scalar over all iterations, if it is known."""
         bounds = self._bounds.get(value)
         if bounds is None and (array := self.get(value)) is not None:
             bounds = self._bounds[value] = bounds_of(array)
         return bounds
 
     def _look_at(self, value: ir.Value) -> list[ir.Value]:
-        """Looks at the op that gives a value; the operands that have to be looked at before."""
+        """Evaluates the op that gives a value; returns the operands to evaluate first, if any."""
         op, array = value.owner, None
         handler = None if isinstance(op, ir.Block) else _HANDLERS.get(op.name)
         if handler is not None and _can_be_known(value.type):
@@ -91,26 +90,26 @@ class KnownIntegers:
         return []
 
     def give(self, value: ir.Value, array: np.ndarray) -> None:
-        """Learns a value."""
+        """Records the array of a value."""
         self._values[value] = array
         self._unknown.clear()
 
     def changed(self) -> None:
-        """Takes note of new ops, and of ops that are gone, of which nothing was known."""
+        """Has to be called when ops were added, or ops with unknown results were erased."""
         self._unknown.clear()
 
 
 def bounds_of(array: np.ndarray) -> IntBounds:
-    """The least and the greatest of some numbers; 0 of none, where no iteration runs."""
+    """The least and the greatest of some numbers; 0 if there are none, as no iteration runs."""
     if array.size > 1:
         return int(array.min()), int(array.max())
-    # As most are, of which NumPy's functions take ten times as long.
+    # Most arrays have one element; NumPy's ``min`` and ``max`` take ten times as long for these.
     number = int(array.item()) if array.size else 0
     return number, number
 
 
 def _is_huge(array: np.ndarray) -> bool:
-    """Whether there are numbers that signed integers of 64 bits, as positions are, cannot hold."""
+    """Whether an array has numbers that int64, the type of positions, cannot hold."""
     return array.dtype == np.uint64 and array.size > 0 and bool(array.max() > _LIMITS.max)
 
 
@@ -118,8 +117,8 @@ _LIMITS = np.iinfo(np.int64)
 
 
 def counted(start: np.ndarray, step: int, length: int) -> np.ndarray | None:
-    """The values of a counter in ``length`` iterations, along a new last axis; ``None`` where they
-    are too many, or leave the range of its type, or of signed integers."""
+    """The values of a counter in ``length`` iterations, along a new last axis; ``None`` if there
+    are too many, or if they leave the range of the counter's type or of int64."""
     if start.size * length > MAX_ELEMENTS:
         return None
     if length < 2 or not start.size:
@@ -135,7 +134,7 @@ def counted(start: np.ndarray, step: int, length: int) -> np.ndarray | None:
 
 def room(start: int, step: int, dtype: np.dtype) -> int | None:
     """The number of iterations for which a counter stays in the range of :func:`counted`; ``None``
-    if that is no limit."""
+    if it never leaves that range."""
     if not step:
         return None
     info = np.iinfo(dtype)
@@ -145,7 +144,7 @@ def room(start: int, step: int, dtype: np.dtype) -> int | None:
 
 @functools.cache
 def _can_be_known(type_: ir.Type) -> bool:
-    """Whether values of a type are integers or booleans, and not too many."""
+    """Whether a type is an array of integers or booleans that is not too large."""
     aval = aval_of(type_)
     if getattr(getattr(aval, "dtype", None), "kind", "O") not in "iub":
         return False
@@ -157,7 +156,7 @@ def _rank(array: np.ndarray, depth: int) -> int:
 
 
 def _aligned(arrays: list[np.ndarray], depth: int) -> list[np.ndarray]:
-    """Scalars with as many axes of their own as the other operands."""
+    """The operands, with scalars reshaped to the rank of the other operands."""
     ranks = {_rank(a, depth) for a in arrays}
     if len(ranks) == 1:
         return arrays
@@ -166,7 +165,7 @@ def _aligned(arrays: list[np.ndarray], depth: int) -> list[np.ndarray]:
 
 
 def _spread(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """An array in a larger shape; most have it, and to ask costs less than to do it."""
+    """An array broadcast to a shape; most have it already, and a comparison is cheaper."""
     return array if array.shape == shape else np.broadcast_to(array, shape)
 
 
@@ -250,7 +249,7 @@ def _concatenate(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np
     shape = (*(axes.pop() if len(axes) == 1 else np.broadcast_shapes(*axes)), *aval.shape)
     if math.prod(shape) > MAX_ELEMENTS:
         return None
-    # A piece is spread out where it is put: to do that before takes longer than all the rest.
+    # The assignment broadcasts each piece: to do so before takes longer than all the rest.
     out = np.empty(shape, aval.dtype)
     axis = depth + attribute(op, "dimension")
     place = [slice(None)] * len(shape)
@@ -277,9 +276,9 @@ _HANDLERS: dict[str, Callable[..., np.ndarray | None]] = {
 
 
 def vector(known: KnownIntegers, value: ir.Value, length: int) -> np.ndarray | None:
-    """A scalar of a body as an array over its iterations, if it depends on no loop outside."""
+    """A scalar of a body as an array over its iterations, if it depends on no outer loop."""
     array = known.get(value)
-    # Of a loop outside that has no iteration, there is none.
+    # The array has no elements if an outer loop has no iterations.
     if array is None or not array.ndim or not array.size:
         return None
     rows = array.reshape(-1, array.shape[-1])

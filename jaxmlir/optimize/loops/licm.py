@@ -1,36 +1,36 @@
 """``jaxpr-licm``: loop-invariant code motion.
 
-What every iteration of a loop computes anew from the loop's constants is computed once before the
-loop, if that pays, and becomes a constant itself.  Loops are gone through from the inside out, so a
-value leaves as many loops as it is invariant in.
+The pass hoists values that every iteration computes from the loop's constants, if that pays: they
+are computed once before the loop, and become constants of the loop.  It visits loops from the
+inside out, so a value leaves all loops that it is invariant in.
 
-It is meant to run before differentiation.  XLA moves invariant code by itself, but only in the
-program that it is given: there the invariant value of the primal loop is a residual, and its
-cotangent flows back through the code that computed it in each iteration of the backward loop.
-Moved first, its cotangents are summed up and flow back once.
+It is meant to run before differentiation.  XLA hoists invariant code by itself, but only in the
+differentiated program: there the invariant value of the primal loop is a residual, and each
+iteration of the backward loop propagates its cotangent through the code that computed it.  If the
+value is hoisted first, its cotangents are summed up and propagated once.
 
 What is moved
 -------------
-Of the body's *invariant* ops (pure, their operands constants of the loop or invariant) those are
-chosen whose results are worth keeping.  A value ``v`` that other ops of the body use is moved, with
-all that it is computed from, if::
+An op of the body is *invariant* if it is pure, and all its operands are constants of the loop or
+invariant.  The pass moves those whose results are worth keeping.  A value ``v`` that other ops of
+the body use is moved, with all ops that compute it, if::
 
     work(ops that compute v)  >  GROWTH * (bytes(v) - bytes(constants that only they need))
 
-and otherwise stays, and the question is asked of the operands of its op (:class:`HoistedOps`).  So
-a product, a reduction or a slice is moved always, and a function of a matrix for the price of a
-function; a broadcast, a mask or an outer product, which are quickly made and take long to read,
-stay where they are.
+Otherwise it stays, and the operands of its op are tried instead (:class:`HoistedOps`).  So a
+product, a reduction or a slice is always moved, and an elementwise function of a matrix if the
+function is expensive enough.  A broadcast, a mask or an outer product stays: it is quickly computed
+and takes long to read.
 
-Calls in a body (``jit``, ``remat2``) are split in two where part of what they do is invariant.
-Branches of a ``cond`` are not looked into, for they may not run, nor are the rules of custom
-derivatives.  The body of a ``while`` may not run either: what leaves it is computed only if the
-condition holds at the start, unless it is known to, or unless all of it is quickly computed and has
-no derivative, like indices.  So it has to save more than a branch takes: a product of 12 x 4
-numbers, in loops of 5 to 20 iterations, made the gradient of two solvers 1.08 times as slow.  A
-``scan`` of a symbolic length that may be 0 is left alone.
+Calls in a body (``jit``, ``remat2``) are split in two if part of the callee is invariant.  Branches
+of a ``cond`` are left alone, because they may not run, and so are the rules of custom derivatives.
+The body of a ``while`` may not run either.  Ops that leave it are put under a branch on the initial
+condition, unless all of them are cheap and their results have no derivative, as for indices.  So
+they have to save more than the branch costs: a product of 12 x 4 numbers, in loops of 5 to 20
+iterations, made the gradient of two solvers 1.08 times as slow.  A ``scan`` of a symbolic length
+that may be 0 is left alone.
 
-A body is taken apart once (:class:`FunctionSplits`), for all loops that share it.
+A body is split once (:class:`FunctionSplits`), for all loops that share it.
 """
 
 from __future__ import annotations
@@ -68,22 +68,22 @@ from jaxmlir.transforms.higher_order.loops import ScanOp, WhileOp
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
-# -- Which of a function's invariant ops are computed apart from it --
+# -- Which invariant ops of a function are moved out of it --
 
 
-# Ops that no other is the same as, but that may be moved.
+# Ops that are not merged with equal ones, but that may be moved.
 _MOVABLE = frozenset({"jaxpr.remat2"})
 
 
 class HoistedOps:
-    """The ops that are taken out of a function, chosen by what they save; all by number.
+    """The ops to hoist out of a function, chosen by the work they save; all by number.
 
     Attributes:
-      fixed: the arguments that are the same whenever the function runs.
-      constants: of each constant the op that gives it.
-      moved: the ops, in their order.
-      kept: the values that the function is to be given.
-      work: that of the ops.
+      fixed: the arguments that are the same in each run of the function.
+      constants: the op that gives each constant.
+      moved: the ops to hoist, in their order.
+      kept: the hoisted values that become arguments of the function.
+      work: the work of the hoisted ops.
     """
 
     def __init__(
@@ -98,8 +98,8 @@ class HoistedOps:
         """
         Args:
           growth: how much work saved justifies keeping one byte more.
-          in_remat: whether the function is that of a ``remat2``, whose names stay in it.
-          can_move: whether ops give the same values somewhere else.
+          in_remat: whether the function is that of a ``remat2``, whose ``name`` ops stay in it.
+          can_move: whether an op of a signature gives the same values elsewhere.
         """
         self._body = body
         self._growth = growth
@@ -115,7 +115,7 @@ class HoistedOps:
         self._choose()
 
     def _find_invariant(self, in_remat: bool) -> None:
-        """Finds the values that follow from the fixed ones, with the ops that give them."""
+        """Finds the invariant values and the ops that give them."""
         body, constants, source, fixed = self._body, self.constants, self._source, set(self.fixed)
         for index, (name, operands) in enumerate(zip(body.names, body.operands, strict=True)):
             if name == "jaxpr.constant" or (
@@ -128,7 +128,7 @@ class HoistedOps:
                     source.update(dict.fromkeys(range(*body.results[index]), index))
 
     def _used_elsewhere(self) -> set[int]:
-        """The values that the function returns, or that ops read which are not invariant."""
+        """The values that the function returns, or that ops read that are not invariant."""
         used = set(self._body.returned)
         for index, operands in enumerate(self._body.operands):
             if index not in self._own:
@@ -143,7 +143,7 @@ class HoistedOps:
             results = [v for v in range(*body.results[index]) if v in self._needed]
             if not results:
                 continue
-            # What costs nothing to compute is best computed where it is used.
+            # Values that cost nothing are best computed where they are used.
             tree = self._tree(index, self._size(results), taken) if self._own[index] else None
             if tree is None:
                 self._needed.update(body.operands[index])
@@ -154,10 +154,10 @@ class HoistedOps:
         self.work: float = sum([self._own[index] for index in taken])
 
     def _tree(self, root: int, kept_bytes: int, taken: set[int]) -> set[int] | None:
-        """The ops, not taken yet, that compute an op's results, if keeping these pays.
+        """The ops, not taken yet, that compute an op's results; ``None`` if hoisting does not pay.
 
         Args:
-          kept_bytes: how many bytes the results are.
+          kept_bytes: the bytes of the results.
         """
         tree, pending = {root}, [root]
         work = 0.0
@@ -181,7 +181,7 @@ class HoistedOps:
 
 @functools.cache
 def can_move(signature: Signature) -> bool:
-    """Whether ops give the same values somewhere else, if the functions that they run do."""
+    """Whether an op of a signature gives the same values elsewhere, provided its callees do."""
     name = signature.name
     if any(key in ("jaxpr.effects", "jaxpr.ctx") for key, _ in signature.attributes):
         return False
@@ -191,32 +191,32 @@ def can_move(signature: Signature) -> bool:
     return all(map(is_array, signature.results))
 
 
-# Functions in two: what their fixed arguments determine, where that is worth keeping, and the
-# rest.
+# Splits of functions: into the part that their fixed arguments determine, if it is worth keeping,
+# and the rest.
 
 
 class CallingConvention(NamedTuple):
-    """The way in which an op gives a function its arguments."""
+    """How an op passes arguments to a function."""
 
     fixed: Mask
-    """The mask of those that are the same each time that the function runs."""
+    """The mask of the arguments that are the same in each run of the function."""
     needed: Mask
-    """The mask of those that the op takes even if the function has no use for them."""
+    """The mask of the arguments that the op has to pass even if the function does not use them."""
     place: int
-    """The number of the argument before which new ones are put."""
+    """The number of the argument before which new ones are inserted."""
 
 
 @dataclass(frozen=True, eq=False)
 class FunctionSplit:
-    """A function in two.
+    """A function that is split in two.
 
     Attributes:
-      symbol: of the rest.
-      template: detached; from the fixed arguments to the values that the rest takes besides.
-      uses: how the function got its arguments before.
-      kept: which of these the rest takes.
-      moved: the ops of the template, by their numbers in the function as it was.
-      left: those of the rest.
+      symbol: the symbol of the rest.
+      template: a detached function from the fixed arguments to the new arguments of the rest.
+      uses: the calling convention of the whole function.
+      kept: the mask of the old arguments that the rest still takes.
+      moved: the ops of the template, by their numbers in the whole function.
+      left: the ops of the rest, likewise.
     """
 
     symbol: str
@@ -227,22 +227,22 @@ class FunctionSplit:
     left: Sequence[int]
 
     def arguments(self, operands: Sequence[ir.Value], values: Sequence[ir.Value]) -> list[ir.Value]:
-        """The operands of the rest in place of those of the whole."""
+        """The operands of the rest, from those of the whole and the values of the template."""
         place = self.uses.place
         before = chosen(operands[:place], self.kept[:place])
         return [*before, *values, *chosen(operands[place:], self.kept[place:])]
 
     @property
     def num_before(self) -> int:
-        """The number of arguments of the rest up to the last of the values."""
+        """The number of arguments of the rest up to the last value of the template."""
         return sum(self.kept[: self.uses.place]) + len(self.template.type.results)
 
 
 class ComputedSplits:
-    """The values of splits that have been computed in a function, from the top."""
+    """The values of splits that are computed in a function so far; it is visited from the top."""
 
     def __call__(self, split: FunctionSplit, operands: Sequence[ir.Value]) -> list[ir.Value]:
-        """The values for an op with those operands, at the insertion point or before."""
+        """The values for an op with those operands, inlined here unless computed before."""
         return self._inlined(split, *chosen(operands, split.uses.fixed))
 
     @memoized
@@ -251,14 +251,14 @@ class ComputedSplits:
 
 
 class FunctionSplits:
-    """The functions of a program, each taken apart once for all ops that use it alike.
+    """Splits the functions of a program, each once for all ops with one calling convention.
 
     Args:
-      bodies: gives out the functions that are taken apart.
+      bodies: gives out the functions to be split.
       growth: how much work saved justifies keeping one byte more.
 
     Attributes:
-      changed: whether a function has been changed, if only the calls in it.
+      changed: whether a function was changed, even if only a call in it.
     """
 
     def __init__(self, rules: Rules, graph: CallGraph, bodies: LoopEditor, growth: float):
@@ -266,28 +266,30 @@ class FunctionSplits:
         self._growth = growth
         self.changed: bool = False
         self._bodies = bodies
-        # The functions that are as they were read.
+        # The functions that have not changed since they were read.
         self._unchanged = set(graph.uses)
         self._work = Work(rules.program)
         self._counted = CountedOps(rules.program)
         self._by_pattern: dict[tuple[str, str, CallingConvention], FunctionSplit | None] = {}
-        # By the structure of a body: of many the same is taken out, but for constants.
+        # By the structure of a body: bodies that differ in constants only have the same choice.
         self._choices: dict[Hashable, HoistedOps] = {}
 
     def of_scan(
         self, scan: ScanOp, count: int, body: FunctionView | None = None
     ) -> FunctionSplit | None:
-        """The body of a scan of so many operands in two, if it has more than one iteration, or
-        surely one where how many is not known: what is computed in vain has derivatives.
+        """Splits the body of a scan with ``count`` operands.
+
+        The scan has to run more than once, or at least once if its length is symbolic: values that
+        are computed in vain would have derivatives.
 
         Args:
-          body: the same, from who has read it.
+          body: the view of the body, if the caller has it.
         """
         runs = scan.length > 1 if scan.is_counted else scan.surely_runs
         if not (runs and self.can_change(scan.body)):
             return None
         consts, carry = scan.counts
-        # Nobody misses constants and slices that the body does without.
+        # Constants and slices that the body does not use can be dropped.
         needed = tuple([consts <= i < consts + carry for i in range(count)])
         return self.of(
             scan.body, CallingConvention(_first(consts, count), needed, consts), body=body
@@ -296,10 +298,10 @@ class FunctionSplits:
     def of_while(
         self, symbol: str, consts: int, carry: int, may_not_run: bool
     ) -> FunctionSplit | None:
-        """The condition or the body of a while in two; it takes all that is carried.
+        """Splits the condition or the body of a while; the rest takes all carried values.
 
         Args:
-          may_not_run: whether it is the body, which is run only if the condition holds.
+          may_not_run: whether it is the body, which runs only if the condition holds.
         """
         count = consts + carry
         uses = CallingConvention(_first(consts, count), count * (True,), consts)
@@ -316,12 +318,13 @@ class FunctionSplits:
         body: FunctionView | None = None,
         may_not_run: bool = False,
     ) -> FunctionSplit | None:
-        """``@symbol`` in two; ``None`` if nothing is to be computed apart.
+        """Splits ``@symbol``; ``None`` if nothing is to be moved out of it.
 
         Args:
-          name: of the op, if it is a call: others may call the function too.
-          body: the function, from who has read it.
-          may_not_run: whether what is moved has to save asking if the function will run at all.
+          name: the name of the op if it is a call: other ops may call the function too.
+          body: the view of the function, if the caller has it.
+          may_not_run: whether the function may not run, so that the work saved has to make up for
+            a branch.
         """
         if True not in uses.fixed:
             return None
@@ -338,11 +341,11 @@ class FunctionSplits:
         return self._by_pattern[key]
 
     def change(self, function: func.FuncOp) -> None:
-        """Takes note of a function that is no more as it was read."""
+        """Records that a function has changed since it was read."""
         self._unchanged.discard(function.name.value)
 
     def _can_move(self, signature: Signature) -> bool:
-        """Whether ops give the same values somewhere else."""
+        """Whether an op of a signature gives the same values elsewhere."""
         return can_move(signature) and not self._counted(signature)
 
     def _read(self, function: func.FuncOp) -> FunctionView:
@@ -353,7 +356,7 @@ class FunctionSplits:
     def _split(
         self, body: FunctionView, uses: CallingConvention, in_remat: bool, may_not_run: bool
     ) -> FunctionSplit | None:
-        """Takes a function apart that nobody else uses."""
+        """Splits a function that has no other users."""
         function = body.function
         arguments = list(body_of(function).arguments)
         if not _CALLS.isdisjoint(body.names):
@@ -377,7 +380,7 @@ class FunctionSplits:
             value.replace_all_uses_with(argument)
         new_args = list(body_of(function).arguments)[len(arguments) :]
         left = dict.fromkeys(range(len(body.ops)))
-        # A constant may have lost its last user, too.
+        # Constants may have lost their last user, too.
         for index in sorted({*choice.moved, *choice.constants.values()}, reverse=True):
             if not any(map(is_used, body.ops[index].results)):
                 body.ops[index].operation.erase()
@@ -388,7 +391,7 @@ class FunctionSplits:
         return split
 
     def _saves_asking(self, body: FunctionView, choice: HoistedOps) -> bool:
-        """Whether what is computed before a loop is worth a branch that asks if the loop runs."""
+        """Whether the ops to hoist need no branch on whether the loop runs, or are worth it."""
         costs = self._rules.program.target.costs
         names = [body.names[index] for index in choice.moved]
         if _may_be_in_vain(names, [body.types[v] for v in choice.kept]):
@@ -396,14 +399,14 @@ class FunctionSplits:
         return ITERATIONS * choice.work * costs.flop > costs.call
 
     def _template(self, body: FunctionView, choice: HoistedOps) -> tuple[func.FuncOp, list[int]]:
-        """The ops chosen, as a function of the fixed arguments, and in which order."""
+        """Writes the chosen ops as a function of the fixed arguments; returns their order, too."""
         types = [body.types[v] for v in choice.fixed]
         new = NewFunction(self._rules, "invariant", types, body.function, detached=True)
         values = dict(zip(choice.fixed, new.args, strict=True))
         order: list[int] = []
 
         def operand(number: int) -> ir.Value:
-            """A value of the template; constants are written again where they are needed."""
+            """A value of the template; constants are copied into it where they are needed."""
             if number not in values:
                 write(choice.constants[number])
             return values[number]
@@ -420,8 +423,8 @@ class FunctionSplits:
         return new.op, order
 
     def _split_calls(self, function: func.FuncOp, fixed: Sequence[ir.Value]) -> bool:
-        """Takes what fixed values determine out of calls, into the function; whether there was
-        any."""
+        """Moves the ops in callees that fixed values determine to the function, before the calls;
+        whether there were any."""
         determined, computed, changed = set(fixed), ComputedSplits(), False
         for op, name, operands in toolbox.ops_of(function):
             pattern = tuple([v in determined for v in operands])
@@ -462,7 +465,7 @@ _CALLS = frozenset({"jaxpr.jit", "jaxpr.remat2"})
 
 
 def _can_split(op: Any, name: str) -> bool:
-    """Whether an op does no more than call its function, even if computing it again at times."""
+    """Whether an op only calls its function, though it may recompute it in the backward pass."""
     if "jaxpr.effects" in op.attributes:
         return False
     if name == "jaxpr.jit":
@@ -470,11 +473,11 @@ def _can_split(op: Any, name: str) -> bool:
     return name == "jaxpr.remat2" and not isinstance(toolbox.attribute(op, "prevent_cse"), tuple)
 
 
-# Flops per byte.  Gradients of loops of 100 iterations on two cores, speed and memory against no
-# code motion, at 1 / 0: an outer product in the body 1.0 and 1.0 / 1.9 and 1.8, half of a matrix
-# beside the matrix itself 1.0 and 1.0 / 0.8 and 1.5.  What costs more than that gains at either: a
-# product of matrices 26 and 0.4, a kernel matrix 11 and 0.7, tanh of a matrix 1.3 and 0.7, a
-# factorization 2.3 and 0.5.
+# Flops per byte.  Gradients of loops of 100 iterations on two cores, speed and memory relative to
+# no code motion, with GROWTH 1 / 0: an outer product in the body 1.0 and 1.0 / 1.9 and 1.8, half of
+# a matrix beside the matrix itself 1.0 and 1.0 / 0.8 and 1.5.  More expensive values gain with
+# either: a product of matrices 26 and 0.4, a kernel matrix 11 and 0.7, tanh of a matrix 1.3 and
+# 0.7, a factorization 2.3 and 0.5.
 GROWTH = 1.0
 
 
@@ -504,8 +507,8 @@ class _CodeMotion:
         self._splits = FunctionSplits(self._rules, graph, LoopEditor(self._rules, graph), growth)
 
     def visit(self, function: func.FuncOp) -> bool:
-        """Moves code out of the loops of a function, those in its loops being done; whether any
-        function was changed meanwhile."""
+        """Moves code out of the loops of a function, after the loops in their bodies; whether any
+        function was changed."""
         self._splits.changed = False
         computed = ComputedSplits()
         for op, name in loops_of(function):
@@ -534,7 +537,7 @@ class _CodeMotion:
     def _split_scan(
         self, signature: Signature
     ) -> tuple[FunctionSplit | None, dict[str, ir.Attribute]]:
-        """The body of a scan in two, and the attributes of the scan with what is left of it."""
+        """Splits the body of a scan; returns the split and the attributes of the new scan."""
         attributes = dict(signature.attributes)
         scan = ScanOp.of_attributes(signature.attributes)
         split = self._splits.of_scan(scan, len(signature.operands))
@@ -544,7 +547,7 @@ class _CodeMotion:
         return split, attributes
 
     def _while(self, op: Any, computed: ComputedSplits) -> None:
-        """The condition runs at least once; the body, if the condition says so."""
+        """Moves code out of a while: its condition runs at least once, its body may not run."""
         loop = WhileOp.of(op)
         if not (self._splits.can_change(loop.cond) and self._splits.can_change(loop.body)):
             return
@@ -574,7 +577,7 @@ class _CodeMotion:
     def _guarded(
         self, predicate: ir.Value, split: FunctionSplit, consts: Sequence[ir.Value]
     ) -> list[ir.Value]:
-        """Values that a template computes if the predicate holds, else any."""
+        """The values of a template if the predicate holds, else arbitrary values."""
         (index,) = self._rules.emit(_as_index, [predicate])
         attributes = {"branches": self._write_branches(split)}
         types = list(split.template.type.results)
@@ -596,10 +599,10 @@ class _CodeMotion:
 
 
 def report(split: FunctionSplit, often: str) -> None:
-    """Tells what is computed before a loop instead of in it.
+    """Reports the values that are computed before a loop instead of in it.
 
     Args:
-      often: how often it was.
+      often: how often they were computed in the loop.
     """
     for value in returned(split.template) if remarks_wanted() else ():
         if not isinstance(value.owner, ir.Block):
@@ -611,15 +614,16 @@ def report(split: FunctionSplit, often: str) -> None:
 
 
 def _may_be_in_vain(names: Iterable[str], types: Iterable[ir.Type]) -> bool:
-    """Whether values take no longer to compute than to ask whether they are needed, and have no
-    derivatives, which are zero times what may be infinite where they are not.
+    """Whether values may be computed without a branch, even if the loop then does not run.
 
-    XLA sees that two loops are the same, but not that two conditionals are: of a gradient in which
-    a solver is called twice with the same right-hand side.
+    Their ops must cost less than the branch, and they must have no derivatives: unused, these would
+    be zero times factors that may be infinite.  A branch has another cost: XLA merges two equal
+    loops, but not two equal conditionals, as in a gradient that calls a solver twice with the same
+    right-hand side.
 
     Args:
-      names: of the ops that compute them.
-      types: those of the values.
+      names: the names of the ops that compute the values.
+      types: the types of the values.
     """
     return _QUICK.issuperset(names) and not any(
         dtypes.issubdtype(aval_of(type_).dtype, np.inexact) for type_ in types
@@ -630,7 +634,7 @@ _QUICK = FUSIBLE | {"jaxpr.constant"}
 
 
 def _as_index(predicate: Any) -> list[Any]:
-    """The branch for a predicate; a batch of loops goes on while one of them does."""
+    """The branch index for a predicate; a batched loop runs while any predicate holds."""
     if predicate.ndim:
         predicate = lax.reduce_or(predicate, tuple(range(predicate.ndim)))
     return [lax.convert_element_type(predicate, "int32")]

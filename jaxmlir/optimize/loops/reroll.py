@@ -1,29 +1,30 @@
-"""``jaxpr-reroll``: blocks of ops that follow on one another become the iterations of a scan.
+"""``jaxpr-reroll``: consecutive blocks of equal ops become the iterations of a scan.
 
-What ``for`` in Python unrolled is rolled up again.  Of blocks that are equal but for their operands
-(:mod:`jaxmlir.analysis.repeated_blocks`), and stand one after the other, each operand from without
-is in all of them
+The pass rolls up loops that Python's ``for`` unrolled.  The blocks stand one after the other and
+are equal but for their operands (:mod:`jaxmlir.analysis.repeated_blocks`).  Each operand from
+outside of a block becomes one of three things:
 
-* the same value: a constant of the loop;
-* what the block before gives, or was given so: carried; an array that a block reads in parts and
-  then writes in place is stored once for all of them;
-* constants, rows of one array, or any values from above the blocks: a slice of what these are
-  together.  So are the places of slices (:func:`.with_dynamic_slices`).
+* a constant of the loop, if it is the same value in all blocks;
+* a carried value, if it is a result of the block before, or of an earlier one that each block
+  passes on; an array that a block reads in parts and then writes in place is stored only once;
+* a slice of a stack, if it is a constant, a row of one array, or any value from above the blocks.
+  So are the start indices of slices (:func:`.with_dynamic_slices`).
 
-and what is used of a block afterwards is a final carried value, or a row of a stacked result.
+Results of the blocks that are used afterwards become final carried values or rows of a stacked
+result.
 
 A loop is one block to compile, and one copy of its kernels to keep in cache.  But XLA does not fuse
-across iterations, and what it computes again for each use in straight-line code is stored for each
-iteration in the derivative of a loop; slices that were apart are put together first.  So blocks are
-rolled up that consist of small kernels, and where those bytes are few beside the blocks' own work,
-but for those of log-sum-exps of which ``jaxpr-factor-logsumexp`` makes products in a loop; others
-are left to ``jaxpr-outline``, and so are those that are few.  On a GPU a loop starts each of its
-kernels in each iteration, and those that slice its arrays, which straight code fuses: 24 steps of
-an LSTM cell take 0.9 of JAX's time straight and 1.4 of it in a loop there (H200).
+across iterations.  Values that straight-line code recomputes for each use are stored for each
+iteration in the derivative of a loop, and separate slices are stacked first.  So the pass rolls up
+blocks of small kernels that store few bytes beside their work.  Bytes of log-sum-exps do not count
+if ``jaxpr-factor-logsumexp`` makes products of them in a loop.  Other blocks, and too few blocks,
+are left to ``jaxpr-outline``.  On a GPU a loop starts each of its kernels in each iteration, also
+the ones that slice its arrays, which straight-line code fuses: 24 steps of an LSTM cell take 0.9 of
+JAX's time straight and 1.4 of it in a loop there (H200).
 
-Blocks that at most add to what the block before gives, XLA may run side by side.  They are rolled
-up only if their slices are together as it is: the gradient of 8 heads of attention takes 1.4 times
-the memory as a loop, and 2.2 times as long to compile.
+XLA may run blocks in parallel that at most add to a result of the block before.  They are rolled up
+only if their slices are rows of one array already: the gradient of 8 heads of attention takes 1.4
+times the memory as a loop, and 2.2 times as long to compile.
 """
 
 from __future__ import annotations
@@ -49,17 +50,18 @@ from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
-# Iterations, at least.  Time of the gradient straight / in the loop on two cores, with jax 0.10 and
-# 0.12 alike, of 6, 16, 40 and 80 iterations; straight code runs what is independent side by side:
+# The least number of iterations.  Time of the gradient straight / in the loop on two cores, with
+# jax 0.10 and 0.12 alike, of 6, 16, 40 and 80 iterations; straight-line code runs independent ops
+# in parallel:
 #   h' = tanh(x + h w),  1 x  8     0.8   1.1   2.6   3.0
 #                        8 x 64     0.95  0.95  1.1   1.2
 #   x + tanh(tanh(x a) b), 64 x 32  0.8   0.9   0.9   1.1
 #   x + tanh(x w[t]),    64 x 64    0.8   1.4   2.0   3.4
-# and of compiling it: 0.7 to 1 with 6 iterations, 1 to 6 with 16, 2 to 20 with 80.
+# The same for compile time: 0.7 to 1 with 6 iterations, 1 to 6 with 16, 2 to 20 with 80.
 MIN_LENGTH = 16
 # An unrolled recurrent network, h' = f(x w + h u), against its loop, on two cores with the XLA of
 # jax 0.12 (the last two rows: and 0.10): time straight / time in the loop of the gradient (and of
-# the value), with rows x columns, flops of a block, and the share of its stored bytes in that.
+# the value), with rows x columns, flops of a block, and stored bytes as a share of these.
 #   1 x 4       1.6 to 2.0 (2.5)    64 flops  0.00
 #   1 x 64      2.9 (2.0)          16 Kflops  0.05
 #   8 x 64      1.4 (1.4)         131 Kflops  0.10
@@ -67,14 +69,14 @@ MIN_LENGTH = 16
 #  32 x 256     1.0 (1.0)           8 Mflops  0.02
 #  64 x 384     0.95 (0.97)        38 Mflops  0.01
 # 128 x 512     0.95 (0.7 to 1.0) 134 Mflops  0.01
-# With sums in place of products: 4 x 64 gives 1.6 (1.1), and 64 x 512, of which 0.8 are stored,
-# 1.3 (0.6).  A stencil on 512 x 512, all of it fused, gives 0.25, written as a scan by hand.
+# With sums in place of products: 4 x 64 gives 1.6 (1.1), and 64 x 512, with a share of 0.8, 1.3
+# (0.6).  A stencil on 512 x 512, all of it fused, gives 0.25, written as a scan by hand.
 MAX_WORK = 2e7
-# How much of the work may be storing.
+# The part of the work that may be stores.
 STORED = 0.5
-# A byte of slices that have to be put together, beside one that is stored: x + tanh(x w), 64 x 64,
-# with a w of its own for each of 4 to 20 blocks takes 1.3 to 1.4 times as long in the loop, and
-# three times as long to compile.
+# The cost of a byte of slices that have to be stacked, in bytes stored: x + tanh(x w), 64 x 64,
+# with a separate w for each of 4 to 20 blocks takes 1.3 to 1.4 times as long in the loop, and three
+# times as long to compile.
 APART = 64
 
 
@@ -82,10 +84,10 @@ class Reroll(Pass):
     """Make a scan of blocks of ops that repeat one after the other, where the loop costs little.
 
     Options:
-      stored: the part of the work of an iteration that storing what it gives to others may take.
+      stored: the part of the work of an iteration that storing its results may take.
       max-work: blocks of more flops are left alone.
-      min-length: how many iterations a loop has at least. Without it, a loop is made for CPUs only:
-        elsewhere each of its steps starts its kernels.
+      min-length: the least number of iterations of a loop. Without it, loops are made for CPUs
+        only: elsewhere each iteration starts its kernels.
     """
 
     name: ClassVar[str] = "jaxpr-reroll"
@@ -101,21 +103,21 @@ class Reroll(Pass):
         loops = [
             with_dynamic_slices(program, analyses_of(program).body(function), search.reroll)
             for function in outside_kernels(program)
-            # Shorter ones, such as the bodies of most loops, need not be read.
+            # Shorter functions, such as the bodies of most loops, need not be read.
             if len(function.entry_block.operations) > min_length
         ]
         return sum(loops) > 0
 
 
 class _RerollSearch:
-    """The search for blocks of a program that are worth a loop."""
+    """Finds the blocks of a program that are worth a loop."""
 
     def __init__(self, program: Module, options: Reroll, min_length: int):
         self._rules, self._work = Rules(program), Work(program)
         self._options, self._min_length = options, min_length
 
     def reroll(self, body: FunctionView) -> int:
-        """Rolls up repeated blocks of a function in place; how many loops were made of them."""
+        """Rolls up repeated blocks of a function in place; returns the number of loops."""
         text = op_string_of(body)
         taken = np.zeros(len(text.letters), bool)
         count = 0
@@ -141,7 +143,7 @@ class _RerollSearch:
 
 
 def _in_a_row(word: RepeatedBlock) -> RepeatedBlock:
-    """The most places of a word that follow on one another."""
+    """The longest run of consecutive occurrences of a word."""
     best: list[int] = []
     run: list[int] = []
     for start in word.starts:
@@ -157,10 +159,10 @@ class _RolledBlocks(Group):
     """Blocks that are to be the iterations of a loop.
 
     Attributes:
-      span: their letters.
-      carry: inputs that are a result of the block before, with this result, or another one of these
-        inputs in the block before, with that one.
-      outputs: results that are used after the loop, other than the last block's, or not carried.
+      span: the range of their letters in the text.
+      carry: the carried inputs, each with its value in the next block: a result of the block, or
+        another carried input.
+      outputs: results to stack: used after the loop, and not only as final carried values.
     """
 
     span: slice
@@ -168,7 +170,7 @@ class _RolledBlocks(Group):
 
     @classmethod
     def of(cls, rules: Rules, text: OpString, word: RepeatedBlock) -> _RolledBlocks | None:
-        """The loop; ``None`` if a block uses what is not carried to it."""
+        """The loop of the blocks; ``None`` if a block uses a value that cannot be carried to it."""
         loop = cls(rules, text.body, text.packs(word), constants=text.free)
         first, end = word.starts[0], word.starts[-1] + word.length
         loop.span, loop.carry = slice(first, end), {}
@@ -194,8 +196,10 @@ class _RolledBlocks(Group):
         return loop if all(is_array(loop.type(column)) for column in loop.outputs) else None
 
     def _passes_on(self, further: list[Column]) -> bool:
-        """Whether operands that come from further back are, each, what one that is carried is in
-        the block before; they are carried as well then, from that one."""
+        """Whether each operand from further back equals a carried input of the block before.
+
+        If so, it is carried as well: its next value is that input.
+        """
         before = {column[:-1]: column for column in self.carry}
         while further:
             column = next((c for c in further if c[1:] in before), None)
@@ -207,7 +211,7 @@ class _RolledBlocks(Group):
         return True
 
     def is_worth_it(self, work: Work, options: Reroll) -> bool:
-        """Whether the blocks are small kernels, and bytes to store few beside what they do."""
+        """Whether the blocks are small kernels, and store few bytes beside their work."""
         body, block = self.body, [pack[0] for pack in self.packs]
         apart = [
             column
@@ -222,13 +226,13 @@ class _RolledBlocks(Group):
         block_work = sum(work.at(body, i) for i in block)
         if block_work > options.max_work:
             return False
-        # Its kernels' results are stored by straight-line code as well.
+        # Straight-line code stores the results of kernels as well.
         types = [t for i in block if body.names[i] in FUSED for t in body.signatures[i].results]
         for column, before in self.carry.items():
             if before in self.carry or not self.is_in_place(column, before):
                 types.append(self.type(column))
         types += map(self.type, self.outputs)
-        # Put together, and taken apart; the same of its cotangent.
+        # Slices are stacked and read, and so are their cotangents.
         types += [self.type(column) for column in apart for _ in range(APART)]
         most = options.stored * (block_work + work.kernel * len(kernels))
         if work.stored_byte * sum(map(size, types)) <= most:
@@ -238,13 +242,13 @@ class _RolledBlocks(Group):
         return work.stored_byte * left <= most
 
     def is_in_place(self, column: Column, result: Column) -> bool:
-        """Whether a carried array is only read in parts, and written in place after that.
+        """Whether a block only reads parts of a carried array, and then writes it in place.
 
-        It is stored once then, and its derivative needs no more of it than where.
+        The array is stored once then, and the derivative needs the positions only.
 
         Args:
           column: the input that is the array.
-          result: what the next block has for it.
+          result: the value of the array for the next block.
         """
         array = column
         versions = {array}
@@ -252,7 +256,7 @@ class _RolledBlocks(Group):
             operands, name = self.operands(pack), self.body.names[pack[0]]
             if versions.isdisjoint(operands):
                 continue
-            # What has been written over is there no more, unless the array is copied before.
+            # Overwritten elements are gone, unless the array is copied before.
             if operands[0] != array or not versions.isdisjoint(operands[1:]):
                 return False
             if name in _WRITES:
@@ -263,7 +267,7 @@ class _RolledBlocks(Group):
         return array == result
 
     def _made_products(self, work: Work) -> set[tuple[int, ...]]:
-        """The shapes that log-sum-exps are of which ``jaxpr-factor-logsumexp`` does without."""
+        """The shapes of the sums of log-sum-exps that ``jaxpr-factor-logsumexp`` gets rid of."""
         names = {self.body.names[pack[0]] for pack in self.packs}
         if not names >= NEEDED:
             return set()
@@ -278,7 +282,7 @@ class _RolledBlocks(Group):
         return f"{self.body.function.name.value}.body"
 
     def is_chain(self) -> bool:
-        """Whether a kernel of a block needs what the block before gives."""
+        """Whether a kernel of a block depends on the block before."""
         carried = set(self.carry)
         for pack in self.packs:
             if not carried.isdisjoint(self.operands(pack)):
@@ -288,7 +292,7 @@ class _RolledBlocks(Group):
         return False
 
     def is_fused(self, index: int) -> bool:
-        """Whether XLA fuses an op with others; of a call, all ops of its function."""
+        """Whether XLA fuses an op with others; for a call, all ops of its callee."""
         signature = self.body.signatures[index]
         if signature.name != "jaxpr.jit":
             return signature.name in FUSIBLE
@@ -313,5 +317,5 @@ class _RolledBlocks(Group):
         self.erase()
 
 
-# Their derivatives need nothing of the array: not so what multiplies in place, or takes a maximum.
+# The derivatives of these do not read the array.  Those of products, maxima and minima do.
 _WRITES = WRITES - {f"jaxpr.scatter_{kind}" for kind in ("max", "min", "mul")}

@@ -1,14 +1,14 @@
-"""``jaxpr-roll-calls``: calls that draw random numbers, each with its own key, become one loop::
+"""``jaxpr-roll-calls``: calls that draw random numbers, each with its own key, become a loop::
 
     f(k0), f(k1), f(k2), f(k3)    ->    map(f, stack(k0, k1, k2, k3))
 
 A network draws a mask in each of its layers, and initializes each of its matrices, by calls of the
-same few functions with other keys.  XLA compiles each of the calls by itself, and the hash that
-makes bits of a key is the longest code in most programs: forward, it takes nine tenths of the time
-to compile a transformer with dropout.  In a loop it is compiled once.
+same few functions with different keys.  XLA compiles each call separately, and the hash that makes
+random bits of a key is the longest code in most programs: it takes nine tenths of the time to
+compile the forward pass of a transformer with dropout.  In a loop it is compiled once.
 
-What the calls are given is computed before the first of them.  A call that is given more than keys
-and a few numbers stays where it is; one that depends on another is in no loop with that.
+The operands of all calls are computed before the first call.  A call with larger operands than keys
+and a few numbers stays where it is.  A loop never contains two calls that depend on each other.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.support.lazy import memoized
 from jaxmlir.transforms.templates import Rules
 
-# Six masks, or six arrays of normal numbers, each used once, on two cores: CPU time to run in the
-# loop / apart, and seconds to compile apart, in the loop.
+# Six masks, or six arrays of normal numbers, each used once, on two cores: CPU time of the loop /
+# of the calls, and seconds to compile the calls, the loop.
 #                   jax 0.12                    jax 0.10
 #   masks    2^8    0.45  0.94, 0.24            0.60  0.46, 0.30
 #            2^12   0.86  0.75, 0.18            1.0   0.52, 0.31
@@ -45,9 +45,10 @@ from jaxmlir.transforms.templates import Rules
 #            2^12   0.85  0.76, 0.18            1.2   0.57, 0.34
 #            2^16   0.95  0.61, 0.16            1.1   0.48, 0.26
 #            2^20   0.98  0.65, 0.15            0.98  0.51, 0.27
-# A call costs 0.16 and 0.08 s, a loop as much as one or two and four; memory is half to 0.85.
+# Compiling takes 0.16 and 0.08 s per call, and for a loop as long as for one or two, and for four
+# calls.  The loop takes 0.5 to 0.85 of the memory.
 MIN_CALLS = 4
-# Before this version no more is stored than masks: a loop of XLA's copies what it stacks.
+# Before this version only masks are stacked: XLA's loops copy their stacked results.
 NUMBERS_SINCE = (0, 11)
 
 
@@ -70,7 +71,7 @@ class RollCalls(Pass):
             body = analyses_of(program).body(function)
             while mapping.visit(body):
                 changed = True
-                # Calls that were computed above one of these loops may be together in one.
+                # Calls that were moved above one of these loops may make a loop of their own.
                 body = FunctionView(function)
         return changed
 
@@ -81,7 +82,7 @@ class _CallMapper:
         self.min_calls = min_calls
 
     def visit(self, body: FunctionView) -> bool:
-        """Maps calls of one function; whether any loops were made."""
+        """Makes loops of the calls in a function; whether there are any."""
         alike: dict[int, Signature] = {}
         for index, callee in inlined_calls(body).items():
             signature = body.signatures[index]
@@ -101,12 +102,12 @@ class _CallMapper:
 
     @memoized
     def draws(self, symbol: str) -> bool:
-        """Whether a function makes random bits by the hash that takes long to compile."""
+        """Whether a function, or a callee, makes random bits by the hash that compiles slowly."""
         ops = reached_ops(self.rules.program.functions, symbol, custom_rules=False)
         return any(_is_hash(op, name) for op, name in ops)
 
     def write(self, body: FunctionView, calls: list[int]) -> None:
-        """Writes one loop in place of calls, where the first of them is."""
+        """Writes one loop in place of calls, at the first of them."""
         first, signature = body.ops[calls[0]], body.signatures[calls[0]]
         remark(first, f"mapped: {len(calls)} calls that draw random numbers are one loop")
         group = Group(self.rules, body, [tuple(calls)])
@@ -120,14 +121,14 @@ class _CallMapper:
 
 
 def _is_hash(op: Any, name: str) -> bool:
-    """Whether an op is a hash of threefry; bits of other keys are one instruction."""
+    """Whether an op is a threefry hash; for keys of other kinds, bits are one instruction."""
     if name == "jaxpr.random_bits":
         return aval_of(op.operands[0].type).dtype.name == "key<fry>"
     return name == "jaxpr.threefry2x32"
 
 
 def _is_small(signature: Signature) -> bool:
-    """Whether a call takes keys and few numbers, and gives what may be stacked."""
+    """Whether a call takes only keys and few numbers, and its results may be stacked."""
     numbers = jax_version() >= NUMBERS_SINCE
     return (
         signature.effects is None
@@ -137,10 +138,10 @@ def _is_small(signature: Signature) -> bool:
 
 
 def _computed_behind(body: FunctionView, calls: Sequence[int], above: Collection[int]) -> set[int]:
-    """The ops behind the first of some calls that these need.
+    """The ops behind the first of some calls that the calls depend on.
 
     Args:
-      above: the ops that are not there any more, but above a loop that was written before.
+      above: the ops that were moved above an earlier loop, or replaced by it.
     """
     needed: set[int] = set()
     pending = list(calls)

@@ -1,8 +1,8 @@
-"""Changing loops of a program in place: what they take, carry and return, with their bodies.
+"""Editing loops in place: their operands, carried values and results, and their bodies.
 
-A body that other ops use as well is copied first; :class:`LoopEditor` keeps count.  A scan under
-change is a :class:`ScanEditor`: lists of its constants, carried values, slices and stacked
-results, each with the body's argument or result, from which the op and the body are written anew.
+A body with other users is copied first; :class:`LoopEditor` counts the users.  A
+:class:`ScanEditor` holds a scan as lists of constants, carried values, slices and stacked results,
+each with its argument or result of the body, and rewrites the op and the body from these lists.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from jaxmlir.transforms.templates import Rules
 
 
 class LoopEditor:
-    """The functions of a program, one of which is given out to be changed by the op that uses it.
+    """Gives out functions of a program to be changed for one of the ops that use them.
 
     Args:
-      rules: of the program.
-      graph: of its functions.
+      rules: the rules of the program.
+      graph: the call graph of the program.
     """
 
     def __init__(self, rules: Rules, graph: CallGraph):
@@ -51,7 +51,7 @@ class LoopEditor:
         self._uses = graph.counts()
 
     def own(self, symbol: str) -> func.FuncOp:
-        """``@symbol`` if nothing but one op uses it, else a copy for this op."""
+        """Returns ``@symbol`` if it is private and has one user, else a copy for this user."""
         function = self.rules.program.function(symbol)
         if self._uses[symbol] == 1 and is_private(function):
             return function
@@ -61,11 +61,11 @@ class LoopEditor:
     def own_like(
         self, symbol: str, pattern: ClonePlan, body: Sequence[Signature], uses: SymbolUses
     ) -> str:
-        """Gives ``@symbol`` or a copy as :meth:`own` does, changed as a plan says; its symbol.
+        """Applies a plan to ``@symbol``, or to a copy if it has other users; returns the symbol.
 
         Args:
-          body: the ops as they were.
-          uses: what functions refer to, which is put down.
+          body: the ops before the change.
+          uses: the symbols that each function refers to, which is updated.
         """
         if self._uses[symbol] == 1:
             pattern.replace(self.rules, symbol, body, uses)
@@ -85,7 +85,7 @@ class LoopEditor:
         """A private copy of ``@symbol``, for one op.
 
         Args:
-          body: the same, from who has read it.
+          body: the view of ``@symbol``, if the caller has one.
         """
         function = copy_function(self.rules, symbol)
         self._uses.update(references(function) if body is None else body.references())
@@ -100,7 +100,7 @@ class LoopEditor:
 
 
 def can_change(function: func.FuncOp) -> bool:
-    """Whether the arguments of a function mean nothing to anybody but the ops that call it."""
+    """Whether only the ops that call a function depend on its list of arguments."""
     return "jaxpr.num_constvars" not in function.attributes
 
 
@@ -108,21 +108,20 @@ LOOPS = frozenset({"jaxpr.scan", "jaxpr.while"})
 
 
 def loops_of(function: func.FuncOp, names: Collection[str] = LOOPS) -> Iterator[tuple[Any, str]]:
-    """The scans and whiles of a function, or one kind, that do nothing besides giving results."""
+    """The scans and whiles of a function, or one kind of them, that have no lasting effects."""
     for op, name in named_ops(function):
         if name in names and not has_lasting_effects(op, name):
             yield op, name
 
 
 def body_symbol(op: Any, name: str) -> str:
-    """The function that a scan or while repeats."""
+    """The symbol of the body of a scan or while."""
     return op.attributes["jaxpr" if name == "jaxpr.scan" else "body_jaxpr"].value
 
 
 def loop_constants(program: Module) -> dict[ir.Value, int]:
-    """The arguments of the bodies of scans that are the same in each iteration, and of how many
-    iterations at least."""
-    # Scans by the attributes of the scans, which are few: loops may be many.
+    """The loop-invariant arguments of scan bodies, each with its least number of iterations."""
+    # Scans are deduplicated by their attributes: there may be many, but few that differ.
     scans: dict[tuple[ir.Attribute, ...], None] = {}
     for function in outside_kernels(program, SCANS):
         for op, name in named_ops(function):
@@ -154,14 +153,14 @@ class CarriedValue:
     init: ir.Value
     arg: ir.Value
     out: ir.Value | int
-    """The value that the body returns for it, or the number of a result that it has already."""
+    """The value that the body returns for it, or the number of an existing result of the body."""
     result: ir.Value | None = None
-    """The result of the old op whose place the last one takes."""
+    """The result of the old op that the final value replaces."""
 
 
 @dataclass(eq=False)
 class SlicedOperand:
-    """An operand whose rows the iterations see."""
+    """An operand of which each iteration takes a row."""
 
     operand: ir.Value
     arg: ir.Value
@@ -169,7 +168,7 @@ class SlicedOperand:
 
 @dataclass(eq=False)
 class StackedResult:
-    """A result whose rows the iterations give."""
+    """A result to which each iteration adds a row."""
 
     out: ir.Value | int
     result: ir.Value | None = None
@@ -181,16 +180,16 @@ class ScanEditor:
     """A scan under change.
 
     Attributes:
-      op: the op as it was.
-      scan: it without its operands.
-      body: its function, which no other op uses.
-      written: the new op, once it is; ``None`` of a loop that gives nothing.
+      op: the old op.
+      scan: the old op without its operands.
+      body: the function that is its body, which no other op uses.
+      written: the new op, once it is written; ``None`` if the loop has no results.
     """
 
     def __init__(self, bodies: LoopEditor, op: Any, scan: ScanOp | None = None):
         """
         Args:
-          scan: the op without its operands, from who has read it.
+          scan: the op without its operands, if the caller has it.
         """
         self.bodies = bodies
         self.written: Any | None = None
@@ -214,23 +213,23 @@ class ScanEditor:
         ]
 
     def new_argument(self, type_: ir.Type) -> ir.Value:
-        """An argument of the body; its place is that of the record it is put in."""
+        """Adds an argument to the body; the place of its record decides on its final place."""
         return body_of(self.body).add_argument(type_, ir.Location.unknown())
 
     def out(self, item: CarriedValue | StackedResult) -> ir.Value:
-        """The value of the body that it returns for a carried or stacked item."""
+        """The value that the body returns for a carried or stacked item."""
         return returned(self.body)[item.out] if isinstance(item.out, int) else item.out
 
     def give(self, value: ir.Value) -> int:
-        """Has the body return one more value; its number, which stands for what takes its place."""
+        """Has the body return one more value; its number, which stays valid if it is replaced."""
         outs = returned(self.body)
         set_results(self.body, [*outs, value])
         return len(outs)
 
     def write(self) -> None:
-        """Writes the new op before the old one, whose results it replaces where a record says so.
+        """Writes the new op before the old one, and replaces the old results that records name.
 
-        Constants and slices that the body has no use for any more are left out.
+        Constants and slices that the body does not use any more are left out.
         """
         outs = returned(self.body)
         items = (*self.carry, *self.ys)
@@ -257,9 +256,9 @@ class ScanEditor:
             item.written = value
 
     def cancel(self) -> None:
-        """Leaves everything as it was, the body not having been changed."""
+        """Gives back the body, which must not have been changed, and leaves the op as it was."""
         self.bodies.give_back(self.scan.body, self.body)
 
     def finish(self) -> None:
-        """Removes the old op, whose results nobody may use any more."""
+        """Erases the old op, whose results must have no users any more."""
         erase(self.op)

@@ -1,34 +1,35 @@
-"""``jaxpr-sink-reductions``: what a loop only adds up is added up after it.
+"""``jaxpr-sink-reductions``: sums that a loop adds to but does not read are computed after it.
 
-The gradient of a loop in what all of its iterations share, a weight matrix say, is a sum over the
-iterations, which the backward loop carries::
+The gradient of a loop with respect to a value that all iterations share, a weight matrix say, is a
+sum over the iterations, which the backward loop carries::
 
     w' = w' + u[t] v[t]^T
 
-Each iteration makes an outer product as large as the matrix and reads and writes the sum.  The
-factors are much smaller; stacked, they make one product after the loop, which sums over the
-iterations as it sums over anything else::
+Each iteration computes an outer product as large as the matrix, and reads and writes the sum.  The
+factors are much smaller.  If they are stacked, one product after the loop computes the sum; it
+contracts the iterations, too::
 
     for t: w' = w' + u[t] v[t]^T     ->    w' + U^T V
     for t: s = s + e[i[t]] := v[t]   ->    s.at[i].add(V)
     for t: s = s + c * L(v[t])       ->    c * L(sum of v[t])
 
-In words: a carried value that nothing but its own sum reads leaves the loop, term by term.  A term
-is a *core* under ops that are linear and know no iteration (transposes, reshapes, products with
-what the loop does not change), and these are done to the sum.  A core is
+A carried value that only its own sum reads leaves the loop, term by term.  A term is a *core* under
+linear, loop-invariant ops (transposes, reshapes, products with constants of the loop), which are
+applied to the sum instead.  The sum of a core depends on the core:
 
-- a product of two values (``dot_general``): the product of the stacked values, which contracts the
-  iterations as well;
-- an array of zeros of which a part is set or added to (``dynamic_update_slice``, ``scatter``): one
-  scatter of all parts;
-- any other value, which is summed up in the loop as before, but without the ops around it.
+- a product of two values (``dot_general``) becomes the product of the stacked values, which
+  contracts the iterations as well;
+- an array of zeros of which a part is set or added to (``dynamic_update_slice``, ``scatter``)
+  becomes one scatter of all parts;
+- any other value is summed up in the loop as before, but without the ops around it.
 
-Rows that the loop is given as slices are there already; others are stacked.  That pays if they are
-small beside a large sum (``MOVED``, ``MIN_BYTES``), and is not done if they, and what the product
-copies to another layout, take more memory than the slices that the loop reads (``MEMORY``).  Nor is
-it where scattering one more part takes longer than the sum in the loop: on a TPU a scatter is a
-loop over the parts.  Where a loop waits for its kernels, products of small sums leave it as well if
-so fewer are started.  Sums are added up in another order, and rounded accordingly.
+Operands that are slices of the loop are stacked already; others are stacked by the loop.  That pays
+if they are small beside a large sum (``MOVED``, ``MIN_BYTES``).  It is not done if they, and the
+copies that the product makes in another layout, take more memory than the slices that the loop
+reads (``MEMORY``), or if scattering one more part takes longer than the sum in the loop: on a TPU a
+scatter is a loop over the parts.  Where a loop waits for its kernels, products of small sums leave
+it as well if the loop then starts fewer kernels.  Sums are added up, and so rounded, in another
+order.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ from jaxmlir.transforms.edit import before_return
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN
 from jaxmlir.transforms.templates import Rules
 
-# A sum of fewer bytes stays in the loop: it stays in cache, too. Gradients of h' = tanh(h w + x),
+# A sum of fewer bytes stays in the loop, because it is in cache.  Gradients of h' = tanh(h w + x),
 # rows x columns of h, time in the loop / after it, XLA of jax 0.10 and 0.12 on a CPU core:
 #   w of   4 KiB     1 x  32  0.9, 0.9      8 x  32  1.2, 1.2     32 x  32  0.8, 0.9
 #   w of  64 KiB     1 x 128  0.9, 1.0      8 x 128  1.1, 1.0     32 x 128  0.7, 0.8
@@ -85,10 +86,10 @@ from jaxmlir.transforms.templates import Rules
 #   w of   1 MiB     1 x 512  2.2, 1.3      8 x 512  1.3, 1.3     32 x 512  1.1, 1.1
 MIN_BYTES = 98_304
 # Bytes stacked in an iteration for each byte of such a sum, at most: with 128 x 512 it is 0.25, and
-# 1.0 times as fast.
+# the speed 1.0.
 MOVED = 0.125
-# Bytes stacked and copied in all, for each byte of the slices that the loop reads; so many in any
-# case.
+# Bytes stacked and copied in all, at most, for each byte of the slices that the loop reads.
+# FREE_BYTES are always allowed.
 MEMORY = 1.0
 FREE_BYTES = 1_048_576
 
@@ -97,7 +98,7 @@ class SinkReductions(Pass):
     """Add up after a loop, by one product or scatter, what the loop only adds up.
 
     Options:
-      min-bytes: sums of fewer bytes are left alone, where a loop does not wait for its kernels.
+      min-bytes: sums of fewer bytes are left alone where a loop does not wait for its kernels.
       moved: how many bytes may be stacked in an iteration for each byte of a sum that leaves it.
       memory: how many bytes may be stacked in all, for each byte of the slices that a loop reads.
     """
@@ -114,10 +115,10 @@ class SinkReductions(Pass):
 
 @dataclass(eq=False)
 class _SunkOp:
-    """An op of the body, as it is done after the loop.
+    """An op of the body that is moved behind the loop.
 
     Attributes:
-      operands: values before the loop; ``None`` for what only the loop knows.
+      operands: values before the loop; ``None`` for operands that only the loop knows.
     """
 
     name: str
@@ -126,7 +127,7 @@ class _SunkOp:
     operands: list[ir.Value | None]
 
     def __call__(self, value: ir.Value) -> ir.Value:
-        """The op of the one value that was missing."""
+        """Writes the op with a value for its missing operand."""
         operands = [value if v is None else v for v in self.operands]
         return ir.Operation.create(self.name, [self.type], operands, self.attributes).result
 
@@ -136,16 +137,16 @@ class _Summand:
     """A value that an iteration adds to a sum, or subtracts from it.
 
     Attributes:
-      value: of the body.
+      value: the value in the body.
       negative: whether it is subtracted.
       chain: linear ops that lead from the core to the value, the last one first.
       core: a product, an update of zeros, or any other value.
       node: the op of a core that is a product or an update.
-      rows: what is stacked for the core's sum: the operands of its op that differ between
-        iterations, or itself; nothing if the loop sums it up.
-      type: of the core, which is gone once the loop is written anew.
-      after: the chain, after the loop.
-      carried: the sum of a core that the loop sums up, but not as a part of the sum as it was.
+      rows: the values to stack for the sum of the core: the operands of its op that differ between
+        iterations, or the core itself; empty if the loop sums it up.
+      type: the type of the core, which is gone once the loop is rewritten.
+      after: the ops of the chain, for after the loop.
+      carried: the new carried sum of a core that the loop sums up without its chain.
     """
 
     value: ir.Value
@@ -160,20 +161,20 @@ class _Summand:
 
     @property
     def leaves(self) -> bool:
-        """Whether any of it is computed after the loop."""
+        """Whether any part of the summand is computed after the loop."""
         return bool(self.rows or self.chain)
 
 
 @dataclass(eq=False)
 class _CarriedSum:
-    """A carried value that an iteration only adds to."""
+    """A carried value to which an iteration only adds terms."""
 
     item: CarriedValue
     terms: list[_Summand]
 
 
 class _Deferral:
-    """Takes sums out of the loops of one program."""
+    """Moves sums out of the loops of one program."""
 
     def __init__(self, program: Module, graph: CallGraph, options: SinkReductions):
         self.options = options
@@ -181,11 +182,11 @@ class _Deferral:
         self.work = Work(program)
         self._program = program
         self._bodies = LoopEditor(self.rules, graph)
-        # Of loops that share a body, one is looked into.
+        # The signatures of loops without such sums: loops that share a body are tried once.
         self._left_alone: set[Signature] = set()
 
     def visit(self, function: func.FuncOp) -> bool:
-        """Takes sums out of the loops of a function; whether there are any."""
+        """Moves sums out of the loops of a function; whether there are any."""
         changed = False
         for op, name in loops_of(function, SCANS):
             signature = op_signature.of_op(op, name, list(op.operands))
@@ -198,7 +199,7 @@ class _Deferral:
         return changed
 
     def _scan(self, op: Any) -> bool:
-        """Takes sums out of a loop; whether there are any."""
+        """Moves sums out of a loop; whether there are any."""
         if not PLAIN_SCAN.issuperset(dict(op.attributes.items())):
             return False
         if not can_change(self._program.function(op.attributes["jaxpr"].value)):
@@ -215,7 +216,7 @@ class _Deferral:
 
 
 class _Body:
-    """The body of a loop: the sums in it, and of what they are made."""
+    """The body of a loop, with its sums and the terms of these."""
 
     def __init__(self, editor: ScanEditor):
         self.nodes: dict[ir.Value, OpView] = {}
@@ -225,11 +226,11 @@ class _Body:
         self.slices = {item.arg: item.operand for item in editor.xs}
 
     def is_fixed(self, value: ir.Value) -> bool:
-        """Whether a value is the same in all iterations, and known outside."""
+        """Whether a value is a constant, or a constant of the loop."""
         return value in self.constants or is_constant(value)
 
     def terms(self, arg: ir.Value, out: ir.Value) -> list[_Summand]:
-        """The terms that an iteration adds to a carried value; none if it does more than that."""
+        """The terms that an iteration adds to a carried value; none if it does anything else."""
         if out == arg or not _can_be_summed(arg.type) or only_user(arg) is None:
             return []
         terms: list[_Summand] = []
@@ -266,8 +267,8 @@ class _Body:
         return _Summand(value, negative, chain, core)
 
     def shared_core(self, value: ir.Value, stored: Collection[ir.Value]) -> ir.Value | None:
-        """The stored value of which a value is linear ops that nothing but several sums read, as
-        those of two biases do."""
+        """The stacked value from which linear ops compute a value that only sums read, such as the
+        sums for two biases; else ``None``."""
         if not all(use.owner.name in _ADDITIONS for use in value.uses):
             return None
         core = value
@@ -285,9 +286,11 @@ class _Body:
         return next(v for v in node.operands if not self.is_fixed(v))
 
     def is_linear(self, node: OpView) -> bool:
-        """Whether an op of a sum is the sum of the op, as it knows no iteration besides.
+        """Whether an op may be applied to a sum instead of its terms: it is linear in one operand,
+        and the others are loop-invariant.
 
-        A product of narrow numbers may be a wider one, and so has room for sums that they have not.
+        The dtype must stay the same: a product of narrow numbers may be wide enough for sums that
+        overflow in the narrow type.
         """
         fixed = [self.is_fixed(v) for v in node.operands]
         dtype = aval_of(node.op.results[0].type).dtype
@@ -303,7 +306,7 @@ class _Body:
         return node.name in _LINEAR
 
     def rows(self, node: OpView) -> list[ir.Value]:
-        """The operands that differ between iterations, of an op whose sum is one op on stacks."""
+        """The operands that differ between iterations, if the sum of an op is one op on stacks."""
         if node.name == "jaxpr.dot_general":
             return [] if any(map(self.is_fixed, node.operands)) else list(node.operands)
         if node.name in _UPDATES and self.is_zero(node.operands[0]) and _is_sum(node):
@@ -315,10 +318,10 @@ class _Body:
 
 
 class _SinkPlan:
-    """The choice of the sums that leave a loop, and how.
+    """Chooses the sums that leave a loop, and how.
 
     Attributes:
-      sums: those of which anything does.
+      sums: the sums with a term that leaves the loop.
     """
 
     def __init__(self, deferral: _Deferral, editor: ScanEditor, body: _Body):
@@ -342,7 +345,7 @@ class _SinkPlan:
         self.sums = [total for total in sums if any(term.leaves for term in total.terms)]
 
     def _pays(self, term: _Summand) -> bool:
-        """Whether to stack the operands of a core, which is noted then."""
+        """Whether stacking the operands of a core pays; if so, counts them as stacked."""
         unstacked = {v for v in term.rows if v not in self._body.slices} - self._stacked
         stacked = sum(size(v.type) for v in unstacked)
         added = size(term.core.type)
@@ -358,11 +361,11 @@ class _SinkPlan:
         return True
 
     def _saves_kernels(self, node: OpView, new: set[ir.Value]) -> bool:
-        """Whether a loop that waits for its kernels starts fewer without a product, and without
-        what else leaves it with the same rows.
+        """Whether a loop that waits for its kernels starts fewer of them without a product, and
+        without other ops that leave it with the same stacked values.
 
         Args:
-          new: the values that it stores in its place.
+          new: the values that the loop stacks in its place.
         """
         costs = self._costs
         if not costs.waits_for_kernels or node.name != "jaxpr.dot_general":
@@ -372,14 +375,14 @@ class _SinkPlan:
             t.node.op: t.node for t in self._terms if t.node and available.issuperset(t.rows)
         }
         saved = sum(map(self._product, products.values()))
-        # Sums of a stored value are those of its rows.
+        # The sum of a stacked value is computed from the stack.
         cores = [t.core for t in self._terms if t.node is None and not t.chain]
         summed = {t.core for t in self._terms if t.node is None and t.core in new and t.chain}
         summed |= {core for v in cores if (core := self._body.shared_core(v, new)) is not None}
         return len(new) * costs.stored_value <= saved + len(summed) * costs.launch
 
     def _product(self, node: OpView) -> float:
-        """Starting the kernel of a product in the loop."""
+        """The cost of starting the kernel of a product in the loop."""
         if node.name != "jaxpr.dot_general":
             return 0.0
         (summed, _), _ = node.get("dimension_numbers")
@@ -388,7 +391,7 @@ class _SinkPlan:
         return self._costs.launch if is_outer else self._costs.product
 
     def _settle(self, term: _Summand) -> None:
-        """Leaves as many ops to the sum as pays."""
+        """Chooses how many ops of the chain are applied to the sum after the loop."""
         if self._costs.waits_for_kernels and not term.chain:
             shared = self._body.shared_core(term.core, self._stacked)
             while shared is not None and term.core != shared:
@@ -401,14 +404,14 @@ class _SinkPlan:
         inside = [self._work.of(node.op, node.name) for node in term.chain]
         costs = [3 * size(v.type) + sum(inside[k:]) for k, v in enumerate(values)]
         best = costs.index(min(costs))
-        # What is saved in an iteration has to be worth a new loop.
+        # The savings of an iteration have to be worth a new loop.
         if costs[best] + self._work.iteration > costs[0]:
             best = 0
         term.chain, term.core = term.chain[:best], values[best]
 
 
 def _write(rules: Rules, editor: ScanEditor, body: _Body, sums: list[_CarriedSum]) -> None:
-    """Writes a loop anew, and its sums after it."""
+    """Rewrites a loop, and writes its sums after it."""
     results = [sum_.item.result for sum_ in sums]
     stacks: dict[ir.Value, StackedResult] = {}
     updates: dict[_Summand, _SunkOp] = {}
@@ -444,7 +447,7 @@ def _write(rules: Rules, editor: ScanEditor, body: _Body, sums: list[_CarriedSum
 
 
 def _sum_of(editor: ScanEditor, item: CarriedValue) -> ir.Value:
-    """What the loop that was written gives for a sum; what that began with, if it does no more."""
+    """The result of the new loop for a sum; the initial value if the loop does not carry it."""
     return editor.written.results[editor.carry.index(item)] if item in editor.carry else item.init
 
 
@@ -456,7 +459,7 @@ def _after(
     stacks: dict[ir.Value, StackedResult],
     update: _SunkOp | None,
 ) -> ir.Value:
-    """What a term comes to in all iterations, once the loop is written."""
+    """Writes the sum of a term over all iterations, after the new loop."""
     if term.rows:
         rows = {v: body.slices.get(v) or stacks[v].written for v in term.rows}
         value = _summed(rules, term, rows, update, editor.scan.length)
@@ -468,7 +471,11 @@ def _after(
 
 
 def _outside(body: _Body, node: OpView, rows: Sequence[ir.Value]) -> _SunkOp:
-    """An op of a body on values that are known before the loop, at the insertion point."""
+    """An op of the body with its loop-invariant operands, written at the insertion point.
+
+    Args:
+      rows: the other operands, which only the loop knows.
+    """
     operands = [
         None if v in rows else body.constants[v] if v in body.constants else clone(v)
         for v in node.operands
@@ -477,7 +484,7 @@ def _outside(body: _Body, node: OpView, rows: Sequence[ir.Value]) -> _SunkOp:
 
 
 def _carry(editor: ScanEditor, core: ir.Value) -> CarriedValue:
-    """A new carried value that adds up a value of the body."""
+    """Adds a carried value that sums up a value of the body."""
     arg = editor.new_argument(core.type)
     with before_return(editor.body), editor.body.location:
         out = added(arg, core, False)
@@ -488,7 +495,7 @@ def _carry(editor: ScanEditor, core: ir.Value) -> CarriedValue:
 
 
 def _keep(editor: ScanEditor, item: CarriedValue, terms: Sequence[_Summand]) -> None:
-    """Has a carried value add up these terms only; it goes if there are none."""
+    """Makes a carried value sum up these terms only; removes it if there are none."""
     if not terms:
         editor.carry.remove(item)
         return
@@ -505,8 +512,8 @@ def _summed(
     """The sum of a core over all iterations.
 
     Args:
-      rows: the values of all iterations, stacked, of what differs between them.
-      op: the core's, if it is a product or an update.
+      rows: the stacks of the operands that differ between iterations.
+      op: the op of the core, if it is a product or an update.
     """
     if op is None:
         (value,) = rows.values()
@@ -533,12 +540,12 @@ def _summed(
 def _scattered(
     array: Any, *operands: Any, length: int, stacked: tuple[bool, ...], numbers: Any, mode: Any
 ) -> list[Any]:
-    """All updates of an array of zeros at once.
+    """All updates of an array of zeros in one scatter.
 
     Args:
-      length: how many there are.
-      stacked: which operands have a row for each of them.
-      numbers, mode: of a ``scatter_add``; ``None`` of a ``dynamic_update_slice``.
+      length: the number of updates.
+      stacked: which operands have a row for each update.
+      numbers, mode: the parameters of a scatter; ``None`` for a ``dynamic_update_slice``.
     """
     rows = [
         x if is_stacked else lax.broadcast(x, (length,))
@@ -549,7 +556,7 @@ def _scattered(
         dims = tuple(range(array.ndim))
         indices = lax.concatenate([lax.expand_dims(i, (1,)) for i in starts], 1)
         numbers = lax.ScatterDimensionNumbers(tuple(d + 1 for d in dims), (), dims)
-        # Both move a part that is out of bounds inside.
+        # Both ops clamp the indices of a part that is out of bounds.
         return [lax.scatter_add(array, indices, update, numbers, mode="clip")]
     indices, update = rows
     batching = numbers.scatter_indices_batching_dims
@@ -561,7 +568,7 @@ def _scattered(
 
 
 def _is_at_one_place(node: OpView) -> bool:
-    """Whether a core is an update at one place of the sum, which a loop finds without a scatter."""
+    """Whether a core updates one place of the sum, so that the loop needs no scatter."""
     if node.name == "jaxpr.dot_general":
         return False
     scatters = node.name != "jaxpr.dynamic_update_slice"
@@ -569,8 +576,11 @@ def _is_at_one_place(node: OpView) -> bool:
 
 
 def _copied(node: OpView) -> int:
-    """The bytes of an iteration that XLA copies to multiply the stacks: those of operands that do
-    not begin with what is summed over, all of it together, or have a batch behind it."""
+    """The bytes per iteration that XLA copies to multiply the stacks.
+
+    It copies operands whose contracting dimensions are not the leading ones, or that have batch
+    dimensions.
+    """
     if node.name != "jaxpr.dot_general":
         return 0
     copied = 0
@@ -593,7 +603,7 @@ def _report(term: _Summand, loop: Any) -> None:
 
 
 def _is_addition(node: OpView) -> bool:
-    """Whether an op adds or subtracts plain arrays, none of which is repeated."""
+    """Whether an op adds or subtracts plain arrays without a broadcast."""
     if node.name not in _ADDITIONS or not is_plain_op(node):
         return False
     shape = aval_of(node.op.results[0].type).shape
@@ -601,7 +611,7 @@ def _is_addition(node: OpView) -> bool:
 
 
 def _is_sum(node: OpView) -> bool:
-    """Whether an update of zeros puts no two numbers in one place, or adds them."""
+    """Whether an update of zeros writes each place once, or adds up the numbers for a place."""
     if node.name != "jaxpr.scatter":
         return bool(aval_of(node.op.results[0].type).shape)
     *places, _ = aval_of(node.operands[1].type).shape
@@ -610,9 +620,9 @@ def _is_sum(node: OpView) -> bool:
 
 
 def _can_be_summed(type_: ir.Type) -> bool:
-    """Whether sums of a type may be added up in another order, and scaled later.
+    """Whether sums of a type may be added up in another order, and scaled afterwards.
 
-    Narrow floats with small exponents overflow on the way.
+    Floats with a small range of exponents would overflow.
     """
     if not is_plain_array(type_):
         return False
@@ -624,5 +634,5 @@ def _can_be_summed(type_: ir.Type) -> bool:
 
 _ADDITIONS = with_trait(Trait.ADDITIVE)
 _UPDATES = frozenset({"jaxpr.dynamic_update_slice", "jaxpr.scatter", "jaxpr.scatter_add"})
-# Of one operand, whose sum they may be done to as well.
+# Linear ops of one operand, which may be applied to a sum instead of its terms.
 _LINEAR = with_trait(Trait.VIEW) | {"jaxpr.neg", "jaxpr.reduce_sum", "jaxpr.rev"}

@@ -1,20 +1,19 @@
-"""``jaxpr-unroll-scans``: a loop of few ops does several iterations in one where it waits for them.
+"""``jaxpr-unroll-scans``: scans of few ops are unrolled where they wait for their kernels.
 
-On a device the kernels of an iteration are started one after the other, and among them are some
-that compute nothing: one counts, and others read what a product takes of a slice, or write stacked
-results to their place.  A body that is written several times needs these once, and what its copies
-hand to each other is fused::
+A device starts the kernels of an iteration one after the other.  Some of them compute nothing: one
+increments the counter, others read a slice for a product, or store stacked results.  An unrolled
+body needs these once, and the values that its copies hand to each other are fused::
 
     scan(f, c, xs)    ->    scan(f, c, xs) {unroll = 8}
 
-That is the parameter of ``jax.lax.scan``; lowering writes the copies.  Each is the same ops on the
-same values.
+This is the parameter ``unroll`` of ``jax.lax.scan``; lowering writes the copies.  Each copy has the
+same ops on the same values as before.
 
-How many copies there are is weighed by the target's costs: what a kernel takes, against compiling
-the ops of one more copy.  Where their number does not divide the length, what remains is written
-behind the loop, and all that is sliced or stacked is copied once more.  A body with a loop of its
-own is left alone, for that is what it waits for; so is one beside whose ops little is saved.  The
-user's own ``unroll`` stays.
+The target's costs decide on the number of copies: the time of the kernels that are saved, against
+compiling the ops of the copies.  If the number does not divide the length, the remaining iterations
+are written behind the loop, and all slices and stacked results are copied once more.  A body that
+contains a loop is left alone, because the inner loop takes most of its time; so is a body of whose
+time little would be saved.  The user's own ``unroll`` stays.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ from jaxmlir.passes.levels import COMPILERS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
 
-# Gradients of loops as parts of those in loops as they are, once / 4 / 8 copies: kernels of an H100
-# by the compiled HLO, jax 0.10.
+# Kernels of the gradient of a loop with 1 / 4 / 8 copies, relative to the loop as it is, counted in
+# the HLO compiled for an H100, jax 0.10.
 #   an LSTM of 200 steps          1.00 / 0.42 / 0.32
 #   a Kalman filter, 200 steps    1.00 / 0.71 / 0.66
 #   a random field, 200 steps     1.00 / 0.67 / 0.63
 #   Lorenz-96, 100 steps          1.00 / 0.54 / 0.47
 COPIES = 8
-# What is saved of a loop's time, at least.
+# The part of a loop's time that has to be saved.
 PART = 0.05
 
 
@@ -53,14 +52,14 @@ class UnrollScans(Pass):
     """Do several iterations of a short loop in one.
 
     Options:
-      copies: so many at most.
-      calls: how often the program is taken to be called: the time that is saved has to make up
-        within so many calls for that of compiling the copies.
+      copies: the maximum number of copies.
+      calls: the assumed number of calls of the program: the time saved by these has to make up for
+        the time to compile the copies.
     """
 
     name: ClassVar[str] = "jaxpr-unroll-scans"
-    # A host does not wait for kernels.  A TPU stacks in those that compute: its loops take 0.9 to
-    # 1.1 of the cycles, and up to 35 times the memory.
+    # A CPU does not wait for kernels.  A TPU stores stacked results in the kernels that compute
+    # them: unrolled loops take 0.9 to 1.1 of the cycles there, and up to 35 times the memory.
     compilers: ClassVar[tuple[str, ...]] = COMPILERS[name]
     copies: Count = COPIES
     calls: Amount = CALLS
@@ -86,7 +85,7 @@ class _Unrolling:
         self._prices = Prices(program)
 
     def visit(self, op: Any, symbol: str) -> bool:
-        """Unrolls a loop of ``@symbol``, if that pays."""
+        """Unrolls a loop in ``@symbol``, if that pays."""
         scan = ScanOp.of(op)
         body = self._ops(scan.body)
         if "unroll" in scan.other or not scan.is_counted or body is None:
@@ -101,7 +100,7 @@ class _Unrolling:
         return True
 
     def _choices(self, op: Any, scan: ScanOp) -> Iterator[tuple[float, int]]:
-        """The nanoseconds that are saved, by the number of copies."""
+        """The nanoseconds that are saved and the number of copies, for each allowed number."""
         _, stacks = scan.results(list(op.results))
         slices = scan.operands(list(op.operands))[2]
         arguments = body_of(self._functions[scan.body]).arguments
@@ -116,11 +115,11 @@ class _Unrolling:
             yield saved - (copied if remainder else 0.0), copies
 
     def _ops(self, symbol: str) -> int | None:
-        """How many ops a run of ``@symbol`` has; ``None`` if there is a loop among them."""
+        """The number of ops of ``@symbol`` and its callees; ``None`` if one of them is a loop."""
         names = [name for _, name in reached_ops(self._functions, symbol, custom_rules=False)]
         return len(names) if LOOPS.isdisjoint(names) else None
 
 
 def _is_read_alone(value: ir.Value) -> bool:
-    """Whether a slice is read by a kernel of its own, as what takes it is fused with nothing."""
+    """Whether a slice is read by a kernel of its own, as an op that XLA does not fuse takes it."""
     return any(use.owner.name not in FUSIBLE for use in value.uses)

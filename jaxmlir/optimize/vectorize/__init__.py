@@ -1,1 +1,1 @@
-"""Passes that compute alike things together."""
+"""Passes that batch ops that are alike."""

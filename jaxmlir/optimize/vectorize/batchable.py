@@ -1,4 +1,4 @@
-"""Ops that are no dearer in a batch than alone."""
+"""Which ops cost no more per member in a batch than alone."""
 
 from __future__ import annotations
 
@@ -20,31 +20,32 @@ from jaxmlir.support.lazy import memoized
 from jaxmlir.transforms.higher_order import has_rule
 from jaxmlir.transforms.templates import Rules
 
-# Convolutions of one image each, apart / batched, in the same way: k images of n x n, two kernels
-# of 3 x 3, of c features to f, and of f to f.
+# Time apart / batched of convolutions of one image each: k images of n x n, two kernels of 3 x 3,
+# from c features to f, and from f to f.
 #   k  8, n   8, c  4, f   8  2.0     k  8, n  32, c  16, f  32  1.05
 #   k  8, n  16, c  8, f  16  2.4     k  4, n  64, c  32, f  64  0.95
 #   k  8, n  32, c  3, f  16  2.7     k  8, n  16, c  64, f  64  1.1
 #   k  4, n  64, c  8, f   8  2.0     k 16, n   8, c  64, f 128  1.3 to 1.8
-# Of one image, and up to so many features, the gradient in the kernel takes 4 to 5 times as long as
-# the convolution, else as long: that is, of all three, so much of the work that is saved.
+# For one image and at most ``NARROW`` result features, the gradient in the kernel takes 4 to 5
+# times as long as the convolution, else as long: of the work of the convolution and both gradients,
+# a batch saves ``OF_NARROW``.
 NARROW = 16
 OF_NARROW = 0.5
-# Operands that have to be the same for all members: a batch of kernels is a grouped convolution,
-# which is slow.
+# The number of the operand that has to be the same for all members: a batch of kernels is a grouped
+# convolution, which is slow.
 COMMON = {"jaxpr.conv_general_dilated": 1}
-# Ops with functions that are no dearer in a batch.
+# Ops with functions that cost no more per member in a batch.
 BATCHED_CALLS = CALLS | {
     f"jaxpr.{name}" for name in ("custom_jvp_call_jaxpr", "custom_vjp_call_jaxpr", "remat2")
 }
 
 
 def can_batch(program: Module, signature: Signature) -> bool:
-    """Whether a batch of pure ops of a signature gives what they give alone, and there are rules
-    for it: for calls with custom derivatives also those for all that these do.
+    """Whether ops of a signature are pure, give the same results in a batch, and have batching
+    rules; for calls with custom derivatives, all ops of their functions need rules as well.
 
-    Some of JAX's primitives have no rules, those of sparse matrices or of exported functions, nor
-    need a user's own.
+    Some of JAX's primitives have no rules, such as those for sparse matrices or exported functions,
+    and a user's primitives need not have any.
     """
     if not is_pure(signature.name) or not is_same_in_a_batch(signature.name, signature.types):
         return False
@@ -66,14 +67,15 @@ def _has_rule(name: str) -> bool:
         return False
 
 
-# The rules of a call with a VJP rule stand for all that it does.
+# Ops that run another function.  Not calls with a VJP rule, whose rule covers all of their body.
 _RUN_ANOTHER = {*BATCHED_CALLS, "jaxpr.scan"} - {"jaxpr.custom_vjp_call_jaxpr"}
 
 
 class SharedRules:
-    """Whether a batch runs ops with a VJP rule once for all its members.
+    """Tells whether a batch runs ops with a VJP rule once for all its members.
 
-    It does if they get nothing that differs between these.  Alone, each has a cotangent of its own.
+    It does if no operand differs between the members.  Outside of a batch, the rule of each member
+    gets a separate cotangent.
     """
 
     def __init__(self, program: Module):
@@ -81,10 +83,10 @@ class SharedRules:
         self._counted = CountedOps(program)
 
     def of_op(self, signature: Signature, varying: Callable[[], Sequence[bool]]) -> bool:
-        """Whether there is such an op in what ops of a signature do.
+        """Whether an op of a signature is or runs such an op.
 
         Args:
-          varying: tells which operands differ.
+          varying: gives which operands differ between members.
         """
         if not self._counted.has_vjp_rule(signature):
             return False
@@ -96,10 +98,10 @@ class SharedRules:
         return self.of_body(FunctionView(self._program.function(called(signature))), pattern)
 
     def of_body(self, body: FunctionView, varying: Sequence[bool]) -> bool:
-        """Whether there is one in a function.
+        """Whether a function runs such an op.
 
         Args:
-          varying: which arguments differ.
+          varying: which arguments differ between members.
         """
         differ = {v for v, is_varying in enumerate(varying) if is_varying}
         for signature, operands, results in zip(
@@ -114,21 +116,21 @@ class SharedRules:
 
 
 def called(signature: Signature) -> Any:
-    """The function that a call, or each iteration of a scan, runs; ``None`` of other ops."""
+    """The symbol of the callee of a call, or of the body of a scan; ``None`` for other ops."""
     attributes = signature.named
     names = (name for name in ("jaxpr", "call_jaxpr") if name in attributes)
     return next((attributes[name].value for name in names), None)
 
 
 class Batchable:
-    """Tells the ops that give the same in a batch and are no dearer for each member than alone."""
+    """Tells which ops give the same results in a batch and cost no more per member than alone."""
 
     def __init__(self, rules: Rules):
         self._rules = rules
         self._shared = SharedRules(rules.program)
 
     def is_so(self, signature: Signature, is_common: Callable[[int], bool]) -> bool:
-        """Whether ops of a signature are.
+        """Whether ops of a signature are such ops.
 
         Args:
           is_common: whether an operand is the same for all members.
@@ -150,13 +152,13 @@ class Batchable:
             return False
         if name in BATCHED_CALLS:
             body = FunctionView(self._rules.program.function(called(signature)))
-            # Which of its values are common is not known.
+            # It is not known which of its values are common.
             return all(self.is_so(inner, lambda _: False) for inner in body.signatures)
         return not record.functions
 
 
 def is_slow_alone(dimension_numbers: ir.Attribute, result: ir.Type) -> bool:
-    """Whether the gradient in the kernel of a convolution is: it is of one image, and gives few
-    features."""
+    """Whether the gradient in the kernel of a convolution is slow outside of a batch: if it has one
+    image and few result features."""
     batch, feature, *_ = codec.decode(dimension_numbers).out_spec
     return result.shape[batch] == 1 and result.shape[feature] <= NARROW

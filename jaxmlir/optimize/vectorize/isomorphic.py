@@ -1,13 +1,13 @@
-"""Isomorphic groups: ops that a function performs several times over, on other operands.
+"""Isomorphic groups: equal ops that a function runs several times on different operands.
 
-A :class:`Group` is that many *members*, each of which has the same ops: blocks that follow on one
-another, the lanes of a sum, calls of one function, scans of one body.  Passes differ in where they
-look for members, and in what they write of them; what a group reads and gives, what a batch of it
-would save and move, and how it is written (as one function that is called, batched, or scanned
-over) is the same for all, and is here.
+A :class:`Group` consists of *members*, each of which has the same ops: consecutive blocks, the
+lanes of a sum, calls of one function, scans of one body.  Passes differ in where they look for
+members, and in how they replace them.  This module has their common parts: the inputs and outputs
+of a group, the work that a batch of it saves and the bytes that it moves, and how it is written as
+a function, a batch or a scan.
 
-A *column* is a value of each member, and a *pack* an op of each.  Both are tuples of the numbers
-that values and ops have in the :class:`FunctionView`, one for each member.
+A *column* is one value of each member, and a *pack* one op of each member.  Both are tuples of the
+numbers that values and ops have in the :class:`FunctionView`, one for each member.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from jaxmlir.transforms.vmap import batch_axis, vmap_of
 Column = tuple[int, ...]
 """A value, or an op, of each member."""
 
-# Gradients of blocks apart / batched, on two cores with the XLA of jax 0.10: k blocks, each of two
-# products of b x n numbers with matrices of n x n, unless it is attention.
+# Time of gradients of blocks apart / batched, on two cores with the XLA of jax 0.10: k blocks, each
+# of two products of b x n numbers with matrices of n x n, unless it is attention.
 #   one matrix for all      k 16, b   1, n 128   1.8      saved 2.0 of  1 Mflops, nothing stacked
 #                           k 16, b  16, n 128   1.05           2.0    17
 #                           k  8, b 128, n 256   0.8            3.7   270
@@ -59,8 +59,8 @@ Column = tuple[int, ...]
 #                           k  8, b 128, n 128   1.5            1.9    25         200 KB
 #                           k  4, b 256, n 256   1.1            2.6   100         800 KB
 #   b x d by d x e          k  8, b 256, d 128, e 16  1.7       0.5    10         200 KB
-# The part of the work that has to be saved, and the part of that which stacking may take: what is
-# stacked is written and read, and so are the cotangents.
+# The part of the work that has to be saved, and the part of the savings that stacking may take:
+# stacked values are written and read, and so are their cotangents.
 MIN_GAIN = 0.04
 STACKED = 0.5
 
@@ -69,10 +69,10 @@ class Group:
     """Isomorphic ops of a function.
 
     Attributes:
-      rules: write what becomes of the group.
-      body: the function as it was read; its ops may have got other operands since.
-      packs: the ops, in the order in which a member performs them.
-      outputs: the results that something outside of the group reads.
+      rules: the rules of the program.
+      body: the function as it was read; the operands of its ops may have changed since.
+      packs: the ops, in the order in which a member runs them.
+      outputs: the results that are used outside of the group.
       constants: the values of the function that are known to be constants.
     """
 
@@ -90,7 +90,7 @@ class Group:
         self.outputs: list[Column] = list(outputs)
         self._constants = frozenset(constants)
 
-    # -- what it reads and gives --
+    # -- inputs and outputs --
 
     @property
     def count(self) -> int:
@@ -102,12 +102,12 @@ class Group:
         return list(zip(*[self.body.operands[op] for op in pack], strict=True))
 
     def results(self, pack: Column) -> list[Column]:
-        """The columns that a pack gives."""
+        """The columns of a pack's results."""
         return list(zip(*[range(*self.body.results[op]) for op in pack], strict=True))
 
     @functools.cached_property
     def _readers(self) -> dict[Column, tuple[Column, int]]:
-        """The first pack that reads a column, and as which operand."""
+        """The first pack that reads each column, and the number of the operand."""
         readers: dict[Column, tuple[Column, int]] = {}
         for pack in self.packs:
             for j, column in enumerate(self.operands(pack)):
@@ -121,17 +121,17 @@ class Group:
         return [column for column in self._readers if column not in produced]
 
     def value(self, column: Column, member: int) -> ir.Value:
-        """The value that a member reads as one of the inputs, as it is now."""
+        """The current value of an input for a member."""
         pack, j = self._readers[column]
         return self.body.ops[pack[member]].operands[j]
 
     def values(self, column: Column) -> list[ir.Value]:
-        """The values of all members, as they are now, that are one of the inputs."""
+        """The current values of an input for all members."""
         pack, j = self._readers[column]
         return [self.body.ops[op].operands[j] for op in pack]
 
     def given(self, column: Column) -> list[ir.Value]:
-        """The values of all members that are one of the outputs."""
+        """The values of an output for all members."""
         return list(map(self.body.value, column))
 
     def type(self, column: Column) -> ir.Type:
@@ -139,7 +139,7 @@ class Group:
         return self.body.types[column[0]]
 
     def is_same(self, column: Column) -> bool:
-        """Whether a column is one value."""
+        """Whether a column is the same value for all members."""
         return column.count(column[0]) == len(column)
 
     def is_known(self, column: Column) -> bool:
@@ -147,26 +147,26 @@ class Group:
         return self._constants.issuperset(column)
 
     def is_at_hand(self, column: Column) -> bool:
-        """Whether nothing is moved to have an input as one array: it is known, or the values are
-        the elements of an array."""
+        """Whether an input is available as one array without a copy: if its values are constants,
+        or together a part of one array."""
         if self.is_known(column):
             return True
         windows = Windows.of(self.values(column))
         return windows is not None and windows.is_view
 
     def split_constants(self) -> tuple[list[Column], list[Column]]:
-        """The inputs in two: those that a function of a member takes, and those that are the same
-        constant for all members, which it has in it."""
+        """The inputs in two parts: those that the function of a member takes as arguments, and
+        those that are the same constant for all members, which are copied into it."""
         parts: tuple[list[Column], list[Column]] = ([], [])
         for column in self.inputs:
             parts[self.is_same(column) and self.is_known(column)].append(column)
         return parts
 
-    # -- whether a batch of it pays --
+    # -- whether a batch pays --
 
     def gain(self, work: Work) -> tuple[float, float]:
-        """The work of a member that differs from that of others, and how much of it each member of
-        a batch after the first saves."""
+        """The work of a member that depends on differing inputs, and how much of it a batch saves
+        for each member after the first."""
         varying = {column for column in self.inputs if not self.is_same(column)}
         total = saved = 0.0
         for pack in self.packs:
@@ -188,21 +188,21 @@ class Group:
                     if is_slow_alone(signature.named["dimension_numbers"], signature.results[0]):
                         saved += OF_NARROW * work.at(self.body, index)
                 elif common == 0:
-                    # The members stand within the rows of the result, which are taken apart.
+                    # The members are within the rows of the result, which has to be sliced.
                     saved -= size(signature.results[0])
         return total, saved
 
     def moved(self, apart: Iterable[Column]) -> int:
-        """The bytes that a batch puts together, of its inputs, and takes apart.
+        """The bytes of the inputs that a batch stacks, and of the outputs that are sliced.
 
         Args:
-          apart: the outputs whose rows are taken apart.
+          apart: the outputs that are sliced into rows.
         """
         return self.count * sum(size(self.type(column)) for column in (*self.together, *apart))
 
     @functools.cached_property
     def together(self) -> list[Column]:
-        """The inputs that a batch puts together."""
+        """The inputs that a batch stacks."""
         return [c for c in self.inputs if not self.is_same(c) and not self.is_at_hand(c)]
 
     def pays(
@@ -212,25 +212,25 @@ class Group:
         saved: float,
         apart: Callable[[], Iterable[Column]],
     ) -> bool:
-        """Whether what a batch saves is worth what it puts together and takes apart.
+        """Whether the savings of a batch are worth the stacked inputs and sliced outputs.
 
         Args:
-          search: says what has to be saved.
-          total, saved: the work of a member, and what each but the first saves of it.
-          apart: gives the outputs whose rows are taken apart.
+          search: has the thresholds.
+          total, saved: the work of a member, and the part that each but the first saves.
+          apart: gives the outputs that are sliced into rows.
         """
         work = search.work
         gained = (self.count - 1) * saved - work.stacked_value * self.count * len(self.together)
-        # What is put together the derivative takes apart: a kernel for each member, compiled for
-        # each in 20 ms, as it reads another place; equal kernels are compiled once.  Where putting
-        # them together takes a kernel each, one takes them all apart.
+        # The derivative slices the cotangents of stacked inputs, by a kernel for each member.  Each
+        # is compiled in 20 ms, as it reads another place; equal kernels are compiled once.  Where
+        # stacking takes a kernel for each value, one kernel slices them all.
         values = [c for c in self.together if Windows.of(self.values(c)) is None]
         gained -= max(work.kernel - work.stacked_value, 0.0) * self.count * len(values)
         if gained < search.min_gain * self.count * total:
             return False
         return work.stored_byte * self.moved(apart()) <= search.stacked * gained
 
-    # -- writing it --
+    # -- writing a group --
 
     def write_function(
         self,
@@ -239,12 +239,12 @@ class Group:
         outputs: Sequence[Column],
         constants: Sequence[Column] = (),
     ) -> str:
-        """Writes the first member as a function; the function's symbol.
+        """Writes the first member as a function; returns its symbol.
 
         Args:
-          arguments: the inputs that the function takes.
-          outputs: what it gives: results, or some of its arguments.
-          constants: the other inputs, which are constants in it.
+          arguments: the inputs that are arguments of the function.
+          outputs: the values that it returns: results, or some of its arguments.
+          constants: the other inputs, which are constants in the function.
         """
         new = NewFunction(self.rules, name, list(map(self.type, arguments)), self.body.function)
         values = dict(zip(arguments, new.args, strict=True))
@@ -260,11 +260,11 @@ class Group:
     def write_batch(
         self, name: str, outputs: Sequence[Column], place: Any, location: ir.Location
     ) -> list[ir.Value]:
-        """Writes the members as one batch; the outputs' values, as the rows of arrays.
+        """Writes the members as one batch; returns an array of rows for each output.
 
         Args:
-          name: of the function of a member.
-          place: the op before which it stands.
+          name: the name of the function of a member.
+          place: the op before which the batch is written.
         """
         arguments, constants = self.split_constants()
         symbol = self.write_function(name, arguments, outputs, constants)
@@ -283,13 +283,13 @@ class Group:
         place: Any,
         location: ir.Location,
     ) -> list[ir.Value]:
-        """Writes the members as the iterations of a scan; the final carried values, and the
-        outputs' values as the rows of arrays.
+        """Writes the members as the iterations of a scan; returns the final carried values, and an
+        array of rows for each output.
 
         Args:
-          name: of the function that is the body.
-          carry: the inputs that the member before gives, and as what: a result, or another one of
-            these inputs.
+          name: the name of the body.
+          carry: the carried inputs, each with its value for the next member: a result, or another
+            carried input.
         """
         symbol, consts, xs = self.write_scan_body(name, carry, outputs)
         scan = ScanOp(symbol, len(consts), len(carry), self.count, False, {})
@@ -300,8 +300,8 @@ class Group:
     def write_scan_body(
         self, name: str, carry: Mapping[Column, Column], outputs: Sequence[Column]
     ) -> tuple[str, list[Column], list[Column]]:
-        """Writes ``(*consts, *carry, *xs) -> (*carry, *outputs)``; its symbol, ``consts`` and
-        ``xs``."""
+        """Writes the body ``(*consts, *carry, *xs) -> (*carry, *outputs)``; returns its symbol,
+        ``consts`` and ``xs``."""
         arguments, constants = self.split_constants()
         consts = [column for column in arguments if self.is_same(column)]
         xs = [c for c in arguments if not self.is_same(c) and c not in carry]
@@ -309,30 +309,30 @@ class Group:
         return self.write_function(name, [*consts, *carry, *xs], outs, constants), consts, xs
 
     def _together(self, column: Column) -> ir.Value:
-        """An input at the insertion point: the one value, or the rows of an array."""
+        """An input at the insertion point: the value if it is the same for all, else a stack."""
         same = self.is_same(column)
         return self.value(column, 0) if same else stack(self.rules, self.values(column))
 
     def use_rows(self, column: Column, rows: ir.Value) -> None:
-        """Has an output's users read the rows of an array, which are taken at the insertion
-        point."""
+        """Replaces an output by the rows of an array, each sliced at the insertion point if it is
+        used."""
         for member, value in enumerate(self.given(column)):
             if is_used(value):
                 value.replace_all_uses_with(row_of(self.rules, rows, member))
 
     def take_apart(self, column: Column, rows: ir.Value) -> None:
-        """Has an output's users read the rows of an array, all of which are taken at the insertion
-        point by one op."""
+        """Replaces an output by the rows of an array, all split off at the insertion point by one
+        op."""
         for value, row in zip(self.given(column), rows_of(self.rules, rows), strict=True):
             value.replace_all_uses_with(row)
 
     def erase(self) -> None:
-        """Takes out the ops, of which nothing is used any more."""
+        """Erases the ops, whose results must have no users any more."""
         for op in sorted({op for pack in self.packs for op in pack}, reverse=True):
             erase(self.body.ops[op])
 
 
-# -- Ops that are members for what they are: equal by a key, and independent of each other --
+# -- Groups of single ops: with equal keys, and independent of each other --
 
 
 def independent_groups(
@@ -340,18 +340,18 @@ def independent_groups(
     results: Iterable[Iterable[int]],
     keys: Mapping[int, Hashable],
 ) -> list[list[int]]:
-    """Groups of ops with equal keys, none of which depends on another one of its group.
+    """Groups of ops with equal keys, none of which depends on another op of its group.
 
-    Each op is in the first group of its key that it does not depend on.  Groups stand in the order
-    of their first members; some have one member only.
+    Each op is in the first group of its key that it does not depend on.  Groups are in the order of
+    their first members; some have one member only.
 
     Args:
       operands, results: the values of each op of a function, in order.
-      keys: of the ops that may be in groups, by index.
+      keys: the keys of the ops that may be in groups, by index.
     """
     count = collections.Counter(keys.values())
     groups: list[list[int]] = []
-    # Groups as bits: those of a key, and those that each value depends on.
+    # Sets of groups as bits: the groups of each key, and the groups that each value depends on.
     alike: dict[Hashable, int] = collections.defaultdict(int)
     reached: dict[int, int] = {}
     for index, (consumed, produced) in enumerate(zip(operands, results, strict=True)):
@@ -374,7 +374,7 @@ def independent_groups(
 
 
 def dependents_between(body: FunctionView, members: Collection[int]) -> list[int]:
-    """The ops between the first and the last of some ops that depend on any of these, by index."""
+    """The ops between the first and the last member that depend on a member, by index."""
     dependent = {value for op in members for value in range(*body.results[op])}
     between = []
     for op in range(min(members) + 1, max(members)):
@@ -395,13 +395,13 @@ def move_behind(body: FunctionView, moved: Iterable[int], place: Any) -> None:
 
 # -- Blocks: slices of one size are alike wherever they begin --
 #
-# Static indices, as ``logits[label]`` has where labels are numbers, are attributes, by which blocks
-# that are alike would differ.  As constants they are operands of a ``dynamic_slice``, and those of
-# all blocks are put together, like other constants.  ``jaxpr-canonicalize`` makes slices again of
-# what has stayed alone.
+# Static indices, as in ``logits[label]`` where labels are numbers, are attributes, and would make
+# alike blocks differ.  As constant operands of a ``dynamic_slice``, they are stacked like other
+# constants.  ``jaxpr-canonicalize`` turns a ``dynamic_slice`` that was not grouped into a slice
+# again.
 
 
-# How many blocks there are at least.
+# The least number of blocks.
 MIN_BLOCKS = 4
 
 _SLICE = "jaxpr.slice"
@@ -410,8 +410,9 @@ _SLICE = "jaxpr.slice"
 def with_dynamic_slices(
     program: Module, body: FunctionView, search: Callable[[FunctionView], int]
 ) -> int:
-    """Runs a search in a function whose slices that differ in where they begin are dynamic ones;
-    how many changes it made.  Without any the function stays as it is.
+    """Runs a search in a function after slices that differ in their starts were made dynamic.
+
+    Returns how many changes the search made; without any the slices are restored.
 
     Args:
       search: reads a function, and changes it.
@@ -425,14 +426,14 @@ def with_dynamic_slices(
     if not count:
         for op, of_slice in zip(dynamic, attributes, strict=True):
             _as_static(op, of_slice)
-        # The same text, but other ops than have been read.
+        # The text is the same, but the ops are not those that were read.
         program.changed()
     return count
 
 
 def _own_slices(body: FunctionView) -> list[Any]:
-    """The slices of one size of values of one type, each of a value of its own, that are of
-    different places in these; not of arguments, which are no part of a block."""
+    """The slices to make dynamic: of one type and size, of different values, and with different
+    starts.  Slices of arguments are excluded, as they are no part of a block."""
     if _SLICE not in body.names:
         return []
     alike: dict[tuple[ir.Type, ...], list[int]] = collections.defaultdict(list)
@@ -451,13 +452,13 @@ def _own_slices(body: FunctionView) -> list[Any]:
 
 
 def _is_dense(signature: Signature) -> bool:
-    """Whether a slice leaves out nothing between where it begins and ends, of a known shape."""
+    """Whether a slice has strides of 1 and static shapes."""
     strides = (codec.decode(attr) for name, attr in signature.attributes if name == "strides")
     return is_plain_signature(signature) and all(set(steps or ()) <= {1} for steps in strides)
 
 
 def _as_dynamic(op: Any) -> Any:
-    """Writes a ``dynamic_slice`` in the place of a slice."""
+    """Replaces a slice by a ``dynamic_slice``."""
     (x,), (result,) = op.operands, op.results
     with ir.InsertionPoint(op), op.location:
         starts = [
@@ -472,7 +473,7 @@ def _as_dynamic(op: Any) -> Any:
 
 
 def _as_static(op: Any, attributes: dict[str, ir.Attribute]) -> None:
-    """Undoes :func:`_as_dynamic`, of a slice of those attributes."""
+    """Undoes :func:`_as_dynamic` for a slice with those attributes."""
     x, *indices = op.operands
     with ir.InsertionPoint(op), op.location:
         static = ir.Operation.create(_SLICE, [op.result.type], [x], attributes).result
@@ -481,14 +482,14 @@ def _as_static(op: Any, attributes: dict[str, ir.Attribute]) -> None:
         erase(dead)
 
 
-# -- Functions that differ in constants only: one function that takes these --
+# -- Functions that differ in constants only: one function that takes these as arguments --
 
 
 class BodyClasses:
-    """The private functions of a program, told apart by all but the values of their constants.
+    """Classes of the private functions of a program that differ in constants only.
 
     Args:
-      read: a function as it is now.
+      read: gives the current view of a function.
     """
 
     def __init__(self, rules: Rules, read: Callable[[str], FunctionView]):
@@ -500,7 +501,7 @@ class BodyClasses:
 
     @memoized
     def number(self, symbol: str) -> int:
-        """A number that functions have in common which differ in constants only."""
+        """The number of a function's class."""
         body = self._read(symbol)
         named = zip(body.ops, body.names, strict=True)
         self._constants[symbol] = [op for op, name in named if name == "jaxpr.constant"]
@@ -514,14 +515,14 @@ class BodyClasses:
         return number
 
     def first(self, number: int) -> FunctionView:
-        """The first function of a number."""
+        """The first function of a class."""
         return self._firsts[number]
 
     def unified(self, symbols: Sequence[str]) -> tuple[str, list[list[Any]]]:
-        """The one function that functions of one number are, and the ops of the constants that each
-        of them gives to it.
+        """One function for functions of one class, and the constant ops that are its arguments for
+        each of them.
 
-        It takes the constants that differ as its first arguments.
+        The function takes the constants that differ as its first arguments.
         """
         symbol = symbols[0]
         if len(set(symbols)) == 1:
@@ -552,11 +553,11 @@ class BodyClasses:
 
 
 class GroupSearch:
-    """A search for groups in functions, which writes batches of those that pay.
+    """A search for groups in functions; it writes batches of the groups that pay.
 
     Attributes:
       min_gain: the part of the work that has to be saved.
-      stacked: how many bytes may be put together or taken apart for each flop that is saved.
+      stacked: the part of the savings that stacking and slicing values may take.
     """
 
     def __init__(self, rules: Rules, work: Work, min_gain: float, stacked: float):
@@ -567,7 +568,7 @@ class GroupSearch:
         self.batchable: Batchable = Batchable(rules)
 
     def batch(self, body: FunctionView) -> int:
-        """Makes batches of what a function does, in place; how many."""
+        """Makes batches of groups in a function, in place; returns how many."""
         raise NotImplementedError
 
 
@@ -576,14 +577,13 @@ class BatchGroups(Pass):
 
     Options:
       min-gain: the part of the work that has to be saved.
-      stacked: the part of what is saved that putting values together, and taking them apart, may
-        take.
+      stacked: the part of the savings that stacking and slicing values may take.
     """
 
     search: ClassVar[type[GroupSearch]]
-    """What finds the groups, and batches them."""
+    """The class that finds the groups and batches them."""
     max_rounds: ClassVar[int]
-    """How often a function is read, as long as batches were made of it."""
+    """How often a function is read at most; it is read again if batches were made in it."""
     min_gain: Amount = MIN_GAIN
     stacked: Amount = STACKED
 

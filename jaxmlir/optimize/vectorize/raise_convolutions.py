@@ -1,16 +1,16 @@
 """``jaxpr-raise-convolutions``: sums of products with shifted slices of an array as convolutions.
 
-A convolution that is written as it is defined multiplies, for each place of its window, what the
-place meets with the matrix that stands there::
+A convolution that is written by its definition multiplies, for each place of its window, a slice of
+the array with the matrix of the place::
 
     sum of x[:, i : i + h, j : j + w] @ k[i, j] over i and j   ->   convolution(x, k)
 
-That reads and writes every element of the result once for each place, and its derivative adds up as
-many arrays, padded.  A convolution is one op, which compilers have fast code for, and so is each of
+This reads and writes every element of the result once for each place, and its derivative adds up as
+many padded arrays.  A convolution is one op, for which compilers have fast code, and so is each of
 its transposes.
 
-Each place of a window has one term: steps of the slices are the convolution's strides, and places
-that are several elements apart its dilation.  The sum is rounded in another order.
+Each place of a window has one term.  The steps of the slices become the strides of the convolution,
+and the distance between places becomes its dilation.  The sum is rounded in another order.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from jaxmlir.transforms.templates import Rules
 
 
 class SliceProduct(NamedTuple):
-    """A product of a slice of an array, apart from where the slice is; hashable.
+    """A product of a slice and a matrix, without the start of the slice; hashable.
 
     Attributes:
       shape, strides: of the slice.
-      channel: the dimension that is summed over.
-      summed: that of the matrix.
-      kept, features: where the slice's other dimensions, and the matrix' other one, are in the
-        result.
-      precision: of the slice, and of the matrix.
+      channel: the contracting dimension of the slice.
+      summed: the contracting dimension of the matrix.
+      kept, features: the dimensions of the result for the slice's other dimensions, and for the
+        matrix' other dimension.
+      precision: for the slice and for the matrix.
     """
 
     shape: tuple[int, ...]
@@ -78,7 +78,7 @@ _SLICES = NEEDED_OPS["jaxpr-raise-convolutions"]
 
 
 def taps_of(term: ir.Value) -> Iterator[Tap]:
-    """A term with either operand as the slice, as far as it is one."""
+    """A term as products with a slice, for each operand of its product that is a slice."""
     node, order = node_of(term), None
     if node is not None and node.name == "jaxpr.transpose":
         order = tuple(map(int, node.get("permutation")))
@@ -95,7 +95,7 @@ def taps_of(term: ir.Value) -> Iterator[Tap]:
         if len(weights) != 2 or len(shape) < 2:
             continue
         (channel,), (summed,) = contracted[side], contracted[1 - side]
-        # What is not summed over, of the first operand and then of the second.
+        # The free dimensions of the first operand, then those of the second.
         dims, features = range(side, side + len(shape) - 1), (len(shape) - 1, 0)[side]
         if order is not None:
             dims, features = [order.index(d) for d in dims], order.index(features)
@@ -113,7 +113,7 @@ def taps_of(term: ir.Value) -> Iterator[Tap]:
 
 
 def _is_plain_product(node: OpView) -> bool:
-    """Whether an op sums over one dimension of each of two arrays of the result's dtype."""
+    """Whether an op contracts one dimension of two arrays of the result's dtype."""
     if node.name != "jaxpr.dot_general" or not is_plain_op(node):
         return False
     (contracted, _), (batch, _) = node.get("dimension_numbers")
@@ -130,7 +130,7 @@ def _is_plain_product(node: OpView) -> bool:
     )
 
 
-# -- Windows with a place for each of some products, and the convolution that their sum is --
+# -- Windows that have a place for each product of a sum, and the convolution for them --
 
 
 # Times of a convolution / of products, forward and gradient in the kernel, two CPU cores, jax 0.10
@@ -143,30 +143,30 @@ def _is_plain_product(node: OpView) -> bool:
 #   16 x 256, 5           4 -> 4    1.57, 0.84   0.83, 0.66
 #             9         16 -> 16    0.67, 0.39   0.74, 0.39
 #   2, 4 apart          32 -> 32    0.93, 0.72   1.09, 0.66
-# Gradients in the array as well: 0.34 to 1.01, but of one channel up to 2.1.  Bytes of temporaries
-# are 0.16 to 0.6 of those of products, and it takes 0.2 to 0.6 of the time to compile.
+# With gradients in the array as well: 0.34 to 1.01, but for one channel up to 2.1.  The convolution
+# takes 0.16 to 0.6 of the bytes of temporaries, and 0.2 to 0.6 of the time to compile.
 MIN_TAPS = 3
 MIN_CHANNELS = 4
 MIN_WEIGHTS = 32
-# Multiplications from which on windows along one dimension are raised. Gradients in the kernel:
+# The least number of multiplications for windows along one dimension.  Gradients in the kernel:
 #   1 x 500, 5          16 -> 16    1.45, 1.13      1 x 2,000, 5   16 -> 16    1.07, 1.05
 #   2 x 250, 5          16 -> 16    1.10, 1.04                     32 -> 32    0.79, 0.85
 #   4 x 500, 3          16 -> 16    0.92, 0.96      1 x 1,000, 5   64 -> 64    0.59, 0.71
-# Along two they pay from the smallest on: 1 x 16 x 16, 3 x 3, 0.8 and 0.55.
+# Along two dimensions even the smallest pay: 1 x 16 x 16, 3 x 3, 0.8 and 0.55.
 MIN_WORK_ALONG_ONE = 1 << 22
-# More dimensions than these are not convolved in.
+# The most spatial dimensions.
 MAX_SPATIAL = 3
 
 
-# A TPU's compiler makes parts of an image a batch where the batch is less than the rows that are
-# computed together, and copies them.  Gradients, as parts of those of products (libtpu 0.0.50):
+# If the batch is smaller than the rows that a TPU computes together, its compiler copies parts of
+# an image to make a batch of them.  Gradients relative to those of products (libtpu 0.0.50):
 #   8 x 32 x 32, 3 x 3       8 -> 16    0.48      1 x 32 x 32, 3 x 3    64 -> 64      1.20
 #   8 x 16 x 16, 3 x 3      64 -> 64    0.42      2 x 16 x 16, 3 x 3   128 -> 128     1.13
 #   8 x 256, 3            256 -> 256    0.56      4 x 256, 3           256 -> 256     1.84
 #   32 x 64, 3             32 -> 32     0.48      2 x 512, 4           128 -> 128     2.21
 def window_of(product: SliceProduct, taps: Sequence[Tap], min_batch: int) -> Convolution | None:
-    """The convolution whose window has a place for each of some terms; ``None`` if there is none,
-    or it does not pay."""
+    """The convolution whose window has a place for each term; ``None`` if there is none, or if it
+    does not pay."""
     weights = aval_of(taps[0].matrix.type).shape
     if len(taps) < MIN_TAPS or min(weights) < MIN_CHANNELS or math.prod(weights) < MIN_WEIGHTS:
         return None
@@ -199,11 +199,11 @@ class Convolution(NamedTuple):
     """A sum of products as a function of the array and a kernel; hashable.
 
     Attributes:
-      start: of the first place of the window in the array.
-      batch: a dimension along which no slice is moved, if there is one.
-      spatial: the others, but that of the channels.
-      counts: how many places the window has along these.
-      apart: how far apart these are.
+      start: where the first place of the window begins in the array.
+      batch: a dimension along which all slices begin at the same index, if there is one.
+      spatial: the other dimensions but the channel.
+      counts: the number of places of the window along each spatial dimension.
+      apart: the distance between these places.
     """
 
     product: SliceProduct
@@ -240,7 +240,7 @@ class Convolution(NamedTuple):
         return [d for d in range(len(self.product.shape)) if d != self.product.channel]
 
     def met(self, array: Any) -> Any:
-        """The part of the array that the window meets."""
+        """The part of the array that the window covers."""
         product = self.product
         limits, steps = [], []
         window = dict(zip(self.spatial, zip(self.counts, self.apart, strict=True), strict=True))
@@ -253,7 +253,7 @@ class Convolution(NamedTuple):
 
 
 def kernel_of(rules: Rules, window: Convolution, taps: Sequence[Tap]) -> ir.Value:
-    """The matrices of the places of a window, in order, as one array: ``[*places, *matrix]``."""
+    """The matrices of the places of a window in order, as one array: ``[*places, *matrix]``."""
     matrices = [tap.matrix for tap in taps]
     return reshaped(stack(rules, matrices), (*window.counts, *shape_of(matrices[0])))
 
@@ -262,7 +262,7 @@ class RaiseConvolutions(Pass):
     """Write sums of products with shifted slices of an array as convolutions."""
 
     name: ClassVar[str] = "jaxpr-raise-convolutions"
-    # A GPU's library of convolutions gains nothing on few channels.
+    # The convolution library of a GPU gains nothing with few channels.
     compilers: ClassVar[tuple[str, ...]] = ("cpu", "tpu")
 
     def run(self, program: Module) -> bool:
@@ -277,7 +277,7 @@ def _terms(last: OpView) -> Iterator[ir.Value]:
     while pending:
         value = pending.pop()
         inner = node_of(value)
-        # A sum of smaller arrays, of biases say, stays one.
+        # A sum of smaller arrays, of biases for example, stays a single term.
         whole = shape_of(value) == shape and only_user(value) is not None
         if whole and inner is not None and _is_addition(inner):
             pending += inner.operands
@@ -290,7 +290,7 @@ def _is_addition(node: OpView) -> bool:
 
 
 def _raised(rules: Rules, last: OpView) -> ir.Value | None:
-    """The last addition of a sum, some of whose terms are convolutions."""
+    """A sum, given its last addition, with convolutions for some of its terms; or ``None``."""
     (total,) = last.op.results
     user = only_user(total)
     if not _is_addition(last) or (user is not None and user.name in ADDITIONS):
@@ -303,7 +303,7 @@ def _raised(rules: Rules, last: OpView) -> ir.Value | None:
         if shape_of(term) == shape_of(total):
             for tap in taps_of(term):
                 groups[tap.array, tap.product].append(tap)
-    # A convolution is added in the place of its first term, and the others are not.
+    # A convolution replaces its first term; its other terms are dropped.
     places: dict[ir.Value, ir.Value | None] = {}
     for (array, product), taps in groups.items():
         window = window_of(product, taps, rules.program.target.costs.sublanes)

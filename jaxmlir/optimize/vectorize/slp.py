@@ -1,21 +1,21 @@
-"""``jaxpr-slp-vectorize``: what is put together, added up or written is computed together.
+"""``jaxpr-slp-vectorize``: values that are stacked, added up or scattered are computed in a batch.
 
-What Python computes in a loop and stacks, or adds up, is one op over and over, on operands that
-are given by the same op over and over.  Starting where the results meet, such ops are packed into
-one on a batch, and so are those that give their operands, until there are values that are not given
-alike::
+Values that Python computes in a loop, and stacks or adds up, are results of equal ops, whose
+operands are also results of equal ops.  From the op where the results meet, the pass packs such ops
+into one op on a batch.  It goes on with the ops that give their operands, up to values of ops that
+are not alike::
 
     stack(sin(x[0]) @ w, sin(x[1]) @ w, ...)  ->  sin(x) @ w
     c + f(x[0:3], 0) + f(x[1:4], 1) + ...     ->  c + sum(vmap(f)(windows(x), arange(n)))
     c.at[0].set(g(x[0])).at[1].set(g(x[1]))   ->  c.at[0:2].set(vmap(g)(x[0:2]))
 
 Vectorizing compilers do so with scalars (superword-level parallelism, Larsen and Amarasinghe 2000);
-here they are arrays.  The ops of a lane may stand anywhere: unlike ``jaxpr-vectorize-blocks``,
-which finds blocks by their order and asks nothing of where results go.  Loops in loops are packed
-from the outer ones inwards.
+here the lanes are arrays.  The ops of a lane may be anywhere, while ``jaxpr-vectorize-blocks``
+finds blocks by the order of their ops, but does not care about the users of results.  Nested loops
+are packed from the outer ones inwards.
 
-Values that differ from lane to lane are stacked, at a cost, unless together they are an array that
-is there: rows, columns, tiles (:mod:`jaxmlir.optimize.vectorize.stacking`).
+Values that differ between lanes are stacked, at a cost, unless together they are a part of an
+existing array: rows, columns, tiles (:mod:`jaxmlir.optimize.vectorize.stacking`).
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ from jaxmlir.transforms.templates import Rules
 
 # -- Parts of an array that are written one after another, written at once --
 #
-# Parts that are written side by side are one part: what they consist of is put together, and
-# written where the first of them begins.  Others are one scatter of several windows.
+# Adjacent parts are one part: their updates are joined, and written at the start of the first part.
+# Other parts become one scatter of several windows.
 
 
 SCATTERS = frozenset({"jaxpr.scatter", "jaxpr.scatter_add"})
 
-# Of how many parts it is found out, two by two, whether they overlap.
+# The most parts that are compared in pairs to see whether they overlap.
 MOST_PARTS = 2_000
-# Where a part may begin at most: places are written as numbers of 32 bits.
+# The largest start of a part: starts are written as int32.
 _MOST = int(np.iinfo(np.int32).max)
 
 
 def chain(body: FunctionView, last: int) -> list[int]:
-    """Scatters of one kind, from the top: each is used by the next one only, up to the last one."""
+    """A chain of scatters of one kind, from the top to ``last``: only the next one uses each."""
     scatters = [last]
     while True:
         array = body.operands[scatters[-1]][0]
@@ -79,13 +79,14 @@ def chain(body: FunctionView, last: int) -> list[int]:
 
 
 class ArrayParts(NamedTuple):
-    """Parts of an array and how they are written: a function of the array and what is written, one
-    part for each row; hashable.
+    """Parts of an array and how they are written, as a function of the array and the updates, of
+    which each row is for one part; hashable.
 
     Attributes:
-      starts: where each begins, by dimension.
-      sizes: their size.
-      numbers: the scatters' own attributes.
+      starts: the start of each part, by dimension.
+      sizes: the size of each part.
+      numbers, mode: the attributes of the scatters.
+      adds: whether the updates are added.
     """
 
     starts: tuple[tuple[int, ...], ...]
@@ -96,14 +97,17 @@ class ArrayParts(NamedTuple):
 
     @classmethod
     def of(cls, body: FunctionView, ops: Sequence[int]) -> ArrayParts | None:
-        """The parts that scatters of one kind write, if they can be one: single parts, where is
-        known, and apart unless they are added."""
+        """The parts that scatters of one kind write; ``None`` if they cannot be written at once.
+
+        Each scatter must write a single window at a known place.  Windows must not overlap unless
+        they are added.
+        """
         first, adds = body.ops[ops[0]], body.names[ops[0]] == "jaxpr.scatter_add"
         if not is_plain_signature(body.signatures[ops[0]]) or not (adds or overwrites(first)):
             return None
         numbers = toolbox.attribute(first, "dimension_numbers")
         array, indices, update = (tuple(v.type.shape) for v in first.operands)
-        # XLA has no scatter of several numbers to one that has no dimensions.
+        # XLA has no scatter of several numbers into an array without dimensions.
         if len(indices) != 1 or numbers.operand_batching_dims or not array:
             return None
         sizes = window_sizes(numbers, update)
@@ -116,7 +120,7 @@ class ArrayParts(NamedTuple):
             start[list(numbers.scatter_dims_to_operand_dims)] = index
         mode = toolbox.attribute(first, "mode")
         if mode == lax.GatherScatterMode.CLIP:
-            # What is out of bounds is moved inside, and may be on top of another part there.
+            # The scatter clamps windows that are out of bounds, which may then overlap others.
             starts = np.clip(starts, 0, np.array(array) - sizes)
         elif not -_MOST <= starts.min() <= starts.max() <= _MOST:
             return None
@@ -126,7 +130,7 @@ class ArrayParts(NamedTuple):
 
     @property
     def apart(self) -> bool:
-        """Whether no two of them overlap."""
+        """Whether no two parts overlap; false if there are too many to find out."""
         starts = np.array(self.starts)
         if _side_by_side(starts, self.sizes) is not None:
             return True
@@ -136,7 +140,7 @@ class ArrayParts(NamedTuple):
         return int(near.sum()) == len(starts)
 
     def _layout(self, shape: Sequence[int]) -> tuple[WindowLevel, ...] | None:
-        """The loops over parts that are one part within the array; ``None`` of others."""
+        """The loops over parts that together are one part in the array; ``None`` for others."""
         starts = np.array(self.starts)
         if (starts < 0).any() or (starts + self.sizes > shape).any():
             return None
@@ -154,8 +158,8 @@ class ArrayParts(NamedTuple):
         if self.adds:
             high = np.array(array.shape) - low - part.shape
             padding = [(int(a), int(b), 0) for a, b in zip(low, high, strict=True)]
-            # What leaves all others as they are: a zero would make zeros of negative ones. Of
-            # integers of less than 8 bits, numpy's minus has 8.
+            # Negative zero leaves other elements unchanged, while 0 would change -0 to 0.  NumPy's
+            # minus widens integers of less than 8 bits to 8.
             nothing = (-np.zeros((), part.dtype)).astype(part.dtype)
             return [lax.add(array, lax.pad(part, nothing, padding))]
         if part.shape == array.shape:
@@ -176,7 +180,7 @@ class ArrayParts(NamedTuple):
 
 
 def _side_by_side(starts: np.ndarray, sizes: Sequence[int]) -> tuple[WindowLevel, ...] | None:
-    """The loops over parts each of which begins where the one before it ends."""
+    """The loops over adjacent parts: each begins where the one before it ends."""
     levels = levels_of(starts, sizes)
     return levels if levels is not None and all(level.is_exact for level in levels) else None
 
@@ -184,19 +188,19 @@ def _side_by_side(starts: np.ndarray, sizes: Sequence[int]) -> tuple[WindowLevel
 # -- Where values that may be alike meet: in a concatenation, a sum, or as parts of one array --
 
 
-# Members of a batch, at least.
+# The least number of members of a batch.
 MIN_LANES = 4
 
 
 class Seed(NamedTuple):
-    """Values that meet in one place, and are given in one way.
+    """Values that meet in one place, and are results of equal ops.
 
     Attributes:
       values: one for each lane.
-      meeting: all that meet there, in order.
+      meeting: all values that meet there, in order.
       chain: the ops where they meet, from the top: a concatenation, the additions of a sum, or
         scatters.
-      parts: of an array, where scatters write them.
+      parts: the parts of the array that scatters write, else ``None``.
     """
 
     values: tuple[int, ...]
@@ -206,11 +210,11 @@ class Seed(NamedTuple):
 
     @property
     def sink(self) -> int:
-        """The op that gives what the values are together."""
+        """The last op of the chain, which gives the concatenation, sum or array."""
         return self.chain[-1]
 
     def write(self, rules: Rules, body: FunctionView, batched: ir.Value) -> None:
-        """Has what the values are together made of the rows of an array, before the sink."""
+        """Replaces the sink's result by one that is computed from the rows of an array."""
         sink = body.ops[self.sink].operation
         with ir.InsertionPoint(sink), sink.location:
             if self.parts is not None:
@@ -223,13 +227,13 @@ class Seed(NamedTuple):
             sink.results[0].replace_all_uses_with(converted(value, sink.results[0].type))
 
     def _sum(self, rules: Rules, body: FunctionView, batched: ir.Value) -> ir.Value:
-        """The sum of the rows and what else is added."""
+        """The sum of the rows and of the other terms."""
         sink = body.ops[self.sink].operation
         type_ = sink.results[0].type
         total = total_of(rules, batched)
         shape = tuple(type_.shape)
         if tuple(total.type.shape) != shape:
-            # Numbers that are added to an array, or arrays that are repeated along a dimension.
+            # The terms are broadcast: scalars, or arrays that are repeated along a dimension.
             spread = type_of(aval_of(total.type).update(shape=shape))
             dims = tuple(range(total.type.rank))
             total = build(
@@ -244,7 +248,7 @@ class Seed(NamedTuple):
         return total
 
     def _joined(self, rules: Rules, body: FunctionView, batched: ir.Value) -> ir.Value:
-        """The rows between what else is put together."""
+        """The rows joined with the other values, before and behind them."""
         sink, name = body.ops[self.sink], body.names[self.sink]
         whole = joined(rules, batched, sink, name)
         if len(self.values) == len(self.meeting):
@@ -260,7 +264,7 @@ class Seed(NamedTuple):
 
 
 def _stacked_among(*parts: Any, axis: int, place: int) -> list[Any]:
-    """Values stacked, of which the one at a place is a stack of several."""
+    """A stack of values, of which the one at ``place`` is already a stack of several."""
     axis %= parts[place].ndim
     stacks = [x if k == place else lax.expand_dims(x, (axis,)) for k, x in enumerate(parts)]
     return [lax.concatenate(stacks, axis)]
@@ -270,7 +274,7 @@ def seeds(body: FunctionView, least: int = MIN_LANES) -> Iterator[Seed]:
     """The seeds of a function, from the bottom: those of outer loops before those of inner ones.
 
     Args:
-      least: how many values a seed has at least.
+      least: the least number of values of a seed.
     """
     seen: set[int] = set()
     for index in reversed(range(len(body.ops))):
@@ -296,7 +300,7 @@ def seeds(body: FunctionView, least: int = MIN_LANES) -> Iterator[Seed]:
 
 
 def _groups(kinds: list[Hashable], items: list[int], least: int) -> Iterator[tuple[int, ...]]:
-    """Groups of the items of one kind, each of at least so many."""
+    """Groups of items of one kind, each of at least ``least`` items."""
     if len(items) < least:
         return
     groups = collections.defaultdict(list)
@@ -306,7 +310,7 @@ def _groups(kinds: list[Hashable], items: list[int], least: int) -> Iterator[tup
 
 
 def _runs(kinds: list[Hashable], items: list[int], least: int) -> Iterator[tuple[int, ...]]:
-    """Runs of consecutive items of one kind, each of at least so many."""
+    """Runs of consecutive items of one kind, each of at least ``least`` items."""
     pairs = zip(kinds, items, strict=True)
     for _, run in itertools.groupby(pairs, key=operator.itemgetter(0)):
         members = tuple([item for _, item in run])
@@ -315,7 +319,7 @@ def _runs(kinds: list[Hashable], items: list[int], least: int) -> Iterator[tuple
 
 
 def _kinds(body: FunctionView, values: list[int]) -> list[Hashable]:
-    """The kind of each value that meets others; one that stands there twice is like none."""
+    """The kind of each value; a value that occurs twice has a kind of its own."""
     times = collections.Counter(values)
     return [
         _kind(body, value) if times[value] == 1 else ("again", i) for i, value in enumerate(values)
@@ -323,8 +327,8 @@ def _kinds(body: FunctionView, values: list[int]) -> list[Hashable]:
 
 
 def _kind(body: FunctionView, value: int) -> Hashable:
-    """A key that values which may be lanes of a seed have in common: the op that gives them, or the
-    array that they are parts of."""
+    """A key, equal for values that may be lanes of one seed: the signature of the op that gives
+    the value, or the array that it is a part of."""
     index = body.makers[value]
     if index is None:
         return value
@@ -334,13 +338,13 @@ def _kind(body: FunctionView, value: int) -> Hashable:
 
 
 def _sum(body: FunctionView, last: int) -> tuple[tuple[int, ...], list[int]]:
-    """The additions of values one after another, and all that is added, in order."""
+    """The chain of additions of a sum, and its terms, in order."""
     additions, terms = [last], []
-    # Of terms that are sums themselves what they are, and on which side they were added.
+    # For terms that are sums themselves: their kind, and on which side they were added.
     sides: dict[Hashable, int] = {}
     while True:
         operands = body.operands[additions[-1]]
-        # Python adds on the right.
+        # Python's ``sum`` and ``+=`` add terms on the right.
         side = 0 if _is_sum(body, operands[1]) and not _is_sum(body, operands[0]) else 1
         before, term = operands[1 - side], operands[side]
         terms.append(term)
@@ -353,39 +357,40 @@ def _sum(body: FunctionView, last: int) -> tuple[tuple[int, ...], list[int]]:
 
 
 def _is_term(body: FunctionView, value: int, sides: dict[Hashable, int]) -> bool:
-    """Whether a sum is the first of terms that are sums, and not what they are added to."""
+    """Whether a sum is the first one of terms that are sums, and not a partial sum of the chain."""
     kind = _kind(body, value)
     operands = body.operands[body.makers[value]]
     return kind in sides and _kind(body, operands[sides[kind]]) != kind
 
 
 def _is_sum(body: FunctionView, value: int) -> bool:
-    """Whether a value is a sum that is used once."""
+    """Whether a value is a sum with one use."""
     index = body.makers[value]
     is_sum = index is not None and body.names[index] in ADDITIONS
     return is_sum and body.use_counts[value] == 1
 
 
-# -- What the values of a seed are made of, packed lane by lane --
+# -- The ops that compute the values of a seed, packed lane by lane --
 
 
-# Column that only move and fuse save no time when they run, but each op of theirs takes some tenths
-# of a millisecond to compile: where that many meet in a sum.  XLA computes a sum over an array's
-# leading dimension in a loop of its own, and that of fewer terms as part of what uses it.
+# The least number of lanes of a sum if all their ops are fused or only move data.  Packing these
+# saves no run time, but some tenths of a millisecond of compile time for each op.  XLA computes a
+# sum over the leading dimension of an array in a separate loop, but fuses a sum of fewer terms into
+# its user.
 MANY_LANES = 16
 
-# Ops that cost nothing, so that they are packed even if something else needs them as well.
+# Ops that cost nothing, so that they are packed even if they have other users.
 _VIEWS = with_trait(Trait.VIEW)
 
 
 class SlpTree(Group):
-    """The ops of each lane that a batch takes the place of.
+    """The ops of each lane that a batch replaces.
 
-    Its inputs are values that are made elsewhere, in the order of their use; its outputs are used
-    behind the sink.
+    The inputs are values of other ops, in the order of their use; the outputs are used behind the
+    sink.
 
     Attributes:
-      gone: the ops that nothing needs any more, and their lanes.
+      gone: the ops that have no users left once the batch is written, with their lanes.
     """
 
     def __init__(self, rules: Rules, body: FunctionView, seed: Seed, batchable: Batchable):
@@ -404,7 +409,7 @@ class SlpTree(Group):
         return tree if tree.packs and all(map(is_plain_array, types)) else None
 
     def _grow(self, batchable: Batchable) -> None:
-        """Packs from the sink upwards: each pack after all that use it."""
+        """Packs from the sink upwards: each pack after all packs that use it."""
         makers = self.body.makers
         packed = set()
         leaves: dict[Column, None] = {}
@@ -443,12 +448,12 @@ class SlpTree(Group):
         return signature.name in _VIEWS
 
     def _is_free(self, ops: Column) -> bool:
-        """Whether nothing needs the ops but their own lanes, or what stands behind the sink."""
+        """Whether only their own lanes, and ops behind the sink, use the ops."""
         seed, body, gone = self.seed, self.body, self.gone
         meet = set(seed.chain)
         outputs = []
         for column in self.results(ops):
-            # What the lanes are made of may meet with them, too.
+            # Uses in the chain are fine for the seed's values, not for other values of the lanes.
             ends = meet if column == seed.values else ()
             behind = not body.outputs.isdisjoint(column)
             for lane, value in enumerate(column):
@@ -465,7 +470,7 @@ class SlpTree(Group):
         return True
 
     def read(self) -> set[int]:
-        """The ops that are packed, that give leaves, or what the lanes meet in, or with."""
+        """The ops that are packed or give inputs, the chain, and the ops of all values there."""
         seed, makers = self.seed, self.body.makers
         values = {*seed.meeting, *(value for leaf in self.inputs for value in leaf)}
         packed = (op for ops in self.packs for op in ops)
@@ -478,11 +483,11 @@ class SlpTree(Group):
         return all(toolbox.constant_value(program, value) is not None for value in values)
 
     def split_constants(self) -> tuple[list[Column], list[Column]]:
-        """All inputs as arguments: a constant of a batch is as good where it is."""
+        """All inputs as arguments: constants need not be copied into the batch."""
         return self.inputs, []
 
     def is_worth_it(self, search: GroupSearch) -> bool:
-        """Whether what is saved is worth what is put together and taken apart."""
+        """Whether the savings are worth the stacked inputs and sliced outputs."""
 
         def apart() -> list[Column]:
             return [lanes for lanes in self.outputs if not self._go_on_alike(lanes)]
@@ -497,8 +502,10 @@ class SlpTree(Group):
         return self.pays(search, total, saved, apart)
 
     def _go_on_alike(self, lanes: Column) -> bool:
-        """Whether behind the sink each lane of an output is used as the others are, by ops of its
-        own: these can be packed in turn, and then take the output as it is."""
+        """Whether all lanes of an output have equal but separate users behind the sink.
+
+        These can be packed as well, and then take the output without slicing.
+        """
         body, sink = self.body, self.seed.sink
         taken: set[int] = set()
         kinds = set()
@@ -511,15 +518,15 @@ class SlpTree(Group):
         return len(kinds) == 1
 
     def _use(self, user: int, value: int) -> tuple[Signature, tuple[int, ...]]:
-        """What an op is, and which of its operands a value is."""
+        """The signature of an op, and the numbers of its operands that are a value."""
         operands = self.body.operands[user]
         positions = tuple([i for i, operand in enumerate(operands) if operand == value])
         return self.body.signatures[user], positions
 
-    # -- writing a batch in place of the lanes --
+    # -- replacing the lanes by a batch --
 
     def write(self) -> None:
-        """Writes the batch before the sink, which uses it then."""
+        """Writes the batch before the sink, and makes the sink use it."""
         body, seed, rules = self.body, self.seed, self.rules
         sink = body.ops[seed.sink].operation
         lanes = f"{self.count} lanes of {len(self.packs)} ops are one"
@@ -535,11 +542,11 @@ class SlpTree(Group):
 
 
 class _PackSearch(GroupSearch):
-    """The search for what is worth packing."""
+    """Finds the seeds of a program that are worth packing."""
 
     def batch(self, body: FunctionView) -> int:
-        """Packs what a function has been read to have; how many batches."""
-        # Ops that a batch has taken the place of, and those that it needs.
+        """Packs the seeds of a function, as it was read; returns the number of batches."""
+        # The ops that batches have replaced, and those that they need.
         gone: set[int] = set()
         needed: set[int] = set()
         count = 0

@@ -1,10 +1,10 @@
-"""Putting values that were apart together, as the rows of one array, and taking them apart.
+"""Stacking separate values as the rows of one array, and slicing arrays into their rows.
 
-Values that are windows of one array are read of it: rows, columns, tiles and windows that slide
-over an array are slices of it that differ in where they start.  Where they start at equal distances
-along the dimensions, in the order of nested loops, they are read without a gather.  Windows of
-length ``l`` at distance ``s`` are made of ``ceil(l / s)`` pieces, each of which is a slice of the
-array cut at every ``s``-th element::
+Values that are windows of one array are read from this array: rows, columns, tiles and sliding
+windows are slices of it that differ in their start indices only.  If the starts are evenly spaced
+along the dimensions, in the order of nested loops, the windows are read without a gather.  Windows
+of length ``l`` at distance ``s`` are made of ``ceil(l / s)`` pieces.  Each piece is a slice of the
+array after it is cut at every ``s``-th element::
 
     stack(x[0:3], x[2:5], x[4:7])  ->  b = reshape(pad(x[0:7]), (4, 2))
                                        concatenate(b[0:3], b[1:4], 1)[:, :3]
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 
 def stack(rules: Rules, values: Sequence[ir.Value]) -> ir.Value:
-    """Values of one type, stacked at the insertion point: what they are windows of, if that is one
-    array, or a constant, if they are."""
+    """Stacks values of one type at the insertion point: as a constant if all are constants, from
+    the array of which they are windows if there is one, else by concatenation."""
     type_ = stacked(values[0].type, len(values))
     constants = [toolbox.constant_value(rules.program, v) for v in values]
     if all(k is not None for k in constants):
@@ -48,17 +48,17 @@ def stack(rules: Rules, values: Sequence[ir.Value]) -> ir.Value:
 
 
 def stack_along(rules: Rules, values: Sequence[ir.Value], axis: int) -> ir.Value:
-    """Values of one type, put together along a new dimension, whatever they are."""
+    """Stacks values of one type along a new dimension, always by concatenation."""
     return rules.emit(functools.partial(_stack, axis=axis), values)[0]
 
 
 def rows_of(rules: Rules, array: ir.Value) -> list[ir.Value]:
-    """The rows of an array, by one op, whose transpose is one op."""
+    """The rows of an array by one ``split``, whose transpose is also one op."""
     return rules.emit(_rows, [array])
 
 
 def row_of(rules: Rules, array: ir.Value, index: int, axis: int = 0) -> ir.Value:
-    """One row of an array, along its first or another dimension."""
+    """One row of an array, along a dimension."""
     return rules.emit(functools.partial(_row, index=index, axis=axis), [array])[0]
 
 
@@ -68,18 +68,18 @@ def total_of(rules: Rules, array: ir.Value) -> ir.Value:
 
 
 def added(total: ir.Value, value: ir.Value, negative: bool) -> ir.Value:
-    """A sum with a value added, or subtracted; of the sum's type."""
+    """A sum with a value added or subtracted, in the type of the sum."""
     name = "jaxpr.sub" if negative else "jaxpr.add"
     operands = [total, converted(value, total.type)]
     return ir.Operation.create(name, [total.type], operands).result
 
 
 JOINS = {"jaxpr.concatenate": "dimension", "jaxpr.stack": "axis"}
-"""Ops that put values together, and what of theirs says along which dimension."""
+"""Ops that join values, each with the name of its attribute for the dimension."""
 
 
 def joined(rules: Rules, array: ir.Value, op: Any, name: str) -> ir.Value:
-    """The rows of an array, put together as an op would that is one of ``JOINS``."""
+    """The rows of an array, joined as an op of ``JOINS`` would join them."""
     dimension, is_new = toolbox.attribute(op, JOINS[name]), name == "jaxpr.stack"
     function = functools.partial(_joined, dimension=dimension, is_new=is_new)
     return rules.emit(function, [array])[0]
@@ -88,7 +88,7 @@ def joined(rules: Rules, array: ir.Value, op: Any, name: str) -> ir.Value:
 def _stack_known(values: Sequence[Any]) -> Any:
     if not isinstance(values[0].dtype, dtypes.ExtendedDType):
         return np.stack(values)
-    # Random keys: arrays, while something is traced, too.
+    # Random keys: the result has to be an array even during tracing.
     with jax.ensure_compile_time_eval():
         return jnp.stack(values)
 
@@ -111,7 +111,7 @@ def _total(array: Any) -> list[Any]:
 
 
 def _joined(array: Any, *, dimension: int, is_new: bool) -> list[Any]:
-    """The rows of an array, put together along a dimension of theirs, or a new one."""
+    """The rows of an array, joined along one of their dimensions, or a new one."""
     dimension %= array.ndim if is_new else array.ndim - 1
     array = jnp.moveaxis(array, 0, dimension)
     if is_new:
@@ -123,7 +123,7 @@ def _joined(array: Any, *, dimension: int, is_new: bool) -> list[Any]:
 
 # -- Windows of one array --
 
-# Of how many pieces windows that overlap are put together; a gather reads those of more.
+# The most pieces that overlapping windows are put together of; with more, a gather reads them.
 MOST_PIECES = 32
 
 
@@ -132,11 +132,11 @@ class Windows:
     """Windows of an array, all of one size.
 
     Attributes:
-      array: what they are windows of.
-      starts: where each begins, by dimension.
-      sizes: their size in the array.
-      order: the dimensions of the array, but those of size 1, in the order of the windows'.
-      shape: the shape of each: the size, in that order, reshaped.
+      array: the array.
+      starts: the start index of each window, by dimension.
+      sizes: the size of the windows in the array.
+      order: the dimensions of the array in which a window is larger than 1, in the window's order.
+      shape: the shape of each value: a window, transposed to that order and reshaped.
     """
 
     array: ir.Value
@@ -147,7 +147,7 @@ class Windows:
 
     @classmethod
     def of(cls, values: Sequence[ir.Value]) -> Windows | None:
-        """The windows that values are; ``None`` if they are not all of one array."""
+        """The windows that values are; ``None`` if they are not alike windows of one array."""
         views = [_window(value) for value in values]
         if None in views:
             return None
@@ -171,19 +171,19 @@ class Windows:
 
     @property
     def is_view(self) -> bool:
-        """Whether all of them together are elements of the array in another shape."""
+        """Whether the windows together are just a part of the array in another shape."""
         return self._layout is not None and all(level.pieces == 1 for level in self._layout)
 
     @property
     def are_rows(self) -> bool:
-        """Whether they are the rows of the array: all of it."""
+        """Whether the windows are all rows of the array, in order."""
         count = len(self.starts)
         if self._layout != (WindowLevel(0, 1, count, 1),) or list(self.order) != sorted(self.order):
             return False
         return tuple(self.array.type.shape) == (count, *self.shape)
 
     def write(self, rules: Rules) -> ir.Value:
-        """The windows as one array, along a leading dimension, at the insertion point."""
+        """Writes the windows as one array, along a leading dimension, at the insertion point."""
         windows = {"starts": self.starts, "sizes": self.sizes, "order": self.order}
         reader = functools.partial(_read, **windows, shape=self.shape, layout=self._layout)
         return rules.emit(reader, [self.array])[0]
@@ -191,11 +191,11 @@ class Windows:
 
 @dataclass(frozen=True)
 class WindowLevel:
-    """Windows at equal distances along a dimension.
+    """Evenly spaced windows along a dimension.
 
     Attributes:
-      step: how far from one to the next; the order is reversed if that is negative.
-      length: how much of the dimension each of them has.
+      step: the distance from one window to the next; if negative, the order is reversed.
+      length: the length of each window along the dimension.
     """
 
     axis: int
@@ -213,8 +213,8 @@ class WindowLevel:
         return self.length == abs(self.step)
 
     def split(self, x: Any, axis: int) -> Any:
-        """The windows of ``x`` along an axis, which begins with the first of them, as one more
-        dimension before theirs."""
+        """The windows of ``x`` along an axis, with a new dimension for their number before the
+        axis; the first window in memory begins at index 0."""
         step = abs(self.step)
         size = (self.count + self.pieces - 1) * step
         x = _resized(x, axis, size)
@@ -226,8 +226,8 @@ class WindowLevel:
         return lax.rev(x, (axis,)) if self.step < 0 else x
 
     def join(self, x: Any, depth: int) -> Any:
-        """Exact windows one after another again, of an array that begins with ``depth`` dimensions
-        of other windows and then has theirs."""
+        """Undoes :meth:`split` for exact windows: merges dimension ``depth``, which counts them,
+        into their axis.  The dimensions before it count other windows."""
         if self.step < 0:
             x = lax.rev(x, (depth,))
         axis = depth + self.axis
@@ -237,8 +237,8 @@ class WindowLevel:
 
 
 def levels_of(starts: np.ndarray, sizes: Sequence[int]) -> tuple[WindowLevel, ...] | None:
-    """The loops, the outermost first, in which windows begin where they do; ``None`` if they begin
-    in no such order, or consist of too many pieces."""
+    """The nested loops, outermost first, that give the starts of windows in this order; ``None`` if
+    there are none, or if windows consist of too many pieces."""
     levels: list[WindowLevel] = []
     extent = list(sizes)
     while len(starts) > 1:
@@ -254,7 +254,7 @@ def levels_of(starts: np.ndarray, sizes: Sequence[int]) -> tuple[WindowLevel, ..
         axis = int(axes[0])
         level = WindowLevel(axis, int(steps[0, axis]), count, extent[axis])
         if not 0 < level.pieces <= MOST_PIECES:
-            # Windows of nothing have none.
+            # Empty windows have no pieces.
             return None
         levels.append(level)
         extent[axis] += (count - 1) * abs(level.step)
@@ -273,12 +273,12 @@ def _read(
 ) -> list[Any]:
     """Windows of an array."""
     places, rank = np.array(starts, np.int32), array.ndim
-    # The dimensions of the array, and those of the windows, by numbers behind theirs.
+    # Dimensions are numbered: first those of the array, then the ones that count windows.
     if layout is None:
         windows = jax.vmap(lambda start: lax.dynamic_slice(array, start, sizes))(places)
         dims, of_windows = [rank, *range(rank)], [rank]
     else:
-        # What a window has beyond its length is there more often than not.
+        # Pieces read beyond the end of a window: mostly the array has these elements.
         more = [0] * rank
         for level in layout:
             more[level.axis] += level.pieces * abs(level.step) - level.length
@@ -299,7 +299,7 @@ def _read(
 
 
 def _resized(x: Any, axis: int, size: int) -> Any:
-    """The array with a dimension cut, or filled up with zeros, to a size."""
+    """The array with a dimension cut, or padded with zeros, to a size."""
     if x.shape[axis] >= size:
         return _part(x, axis, 0, size)
     padding = [(0, 0, 0)] * x.ndim
@@ -316,7 +316,7 @@ def _part(x: Any, axis: int, start: int, end: int) -> Any:
 
 
 def _window(value: ir.Value) -> StridedView | None:
-    """The box of an array that a value is in another shape."""
+    """The box of an array of which a value is a reshape or transpose; ``None`` if there is none."""
     op, name = toolbox.definition(value) or (None, "")
     if name == "jaxpr.squeeze" or (
         name == "jaxpr.reshape" and toolbox.attribute(op, "dimensions") is None
@@ -330,7 +330,7 @@ def _window(value: ir.Value) -> StridedView | None:
 
 
 def _order(view: StridedView) -> tuple[int, ...]:
-    """The dimensions of the array, but those of size 1, in the order of the view's."""
+    """The dimensions of the array with a size other than 1, in the order of the view."""
     return tuple([d for d in view.dims if d is not None and view.sizes[d] != 1])
 
 

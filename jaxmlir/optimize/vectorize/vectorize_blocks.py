@@ -1,27 +1,27 @@
-"""``jaxpr-vectorize-blocks``: the same done to several things one after another is done to a batch.
+"""``jaxpr-vectorize-blocks``: independent blocks of equal ops become one block on a batch.
 
 A loop over examples, over the heads of an attention or over the members of an ensemble, unrolled by
-Python, is a block of ops that stands several times in a program.  Of blocks that are equal but for
-their operands (:mod:`jaxmlir.analysis.repeated_blocks`), those ops are taken that need nothing of
-another block; they are one block on a batch::
+Python, is a block of ops that repeats in a program.  The blocks are equal but for their operands
+(:mod:`jaxmlir.analysis.repeated_blocks`).  The pass takes those of their ops that do not depend on
+another block, and makes one block on a batch of them::
 
     y0 = f(x0, w);  y1 = f(x1, w);  ...   ->   y = vmap(f, (0, None))(stack(x0, x1, ...), w)
 
-Operands that are the same everywhere are not batched, others are stacked, or are the rows of an
-array as it is.  Results are rows of the batched ones, but often all of them go to one place::
+Operands that are the same in all blocks are not batched.  The others are stacked, unless they are
+the rows of an array already.  Results are rows of the batched ones, but often all of them have one
+user, or one chain of users::
 
     t + y0 + y1 + ...        ->   t + sum(y, 0)
     concatenate(y0, y1, ...) ->   reshape(moveaxis(y, ...))
 
-What stands between the blocks and needs results of the first ones moves behind the batch.  Slices
-of one size are alike wherever they begin (:func:`.with_dynamic_slices`).
-Where each example takes several steps that are alike, all of them are one block: it ends where a
-step needs nothing of the one before.
+Ops between the blocks that depend on the first blocks move behind the batch.  Slices of one size
+count as equal wherever they begin (:func:`.with_dynamic_slices`).
+If each example takes several equal steps, these together are one block: it ends where a step does
+not depend on the one before.
 
-What is gained: a factor that products have in common is read once, so that those of a matrix and
-many vectors are one product of matrices; and a kernel is started once, not once for each block.
-What it costs is to put operands together, and to take results apart.  Blocks that are large gain
-nothing and stay.
+The gain: a common factor of products is read once, so that products of a matrix and many vectors
+are one product of matrices; and a kernel is started once, not once for each block.  The cost:
+operands are stacked, and results are sliced.  Large blocks gain nothing and stay.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ from jaxmlir.optimize.vectorize.slp import Seed, seeds
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
-# -- Where the results of blocks go: to one place all of them, or anywhere --
+# -- The users of the results of blocks: one sink for all of them, or any others --
 
 
 class _Sinks:
-    """The places of a function, as it was read, where values meet that are given alike."""
+    """The sinks of a function as it was read: concatenations, sums, scatters of alike values."""
 
     def __init__(self, body: FunctionView):
         self._body = body
         self._seeds = {frozenset(seed.values): seed for seed in seeds(body, 2)}
-        # Ops that are no more.
+        # Ops that are erased.
         self._gone: set[int] = set()
 
     def of(self, column: Column) -> Seed | None:
-        """The place where all values of a column go, and nowhere else; ``None`` if there is none.
+        """The only sink of all values of a column; ``None`` if there is none.
 
-        Values of other kinds may go there, too.
+        The sink may take other values, too.
         """
         seed = self._seeds.get(frozenset(column))
         if seed is None:
@@ -83,27 +83,26 @@ class _Sinks:
         return seed if is_there else None
 
     def forget(self, ops: Iterable[int]) -> None:
-        """Takes note of ops that are no more."""
+        """Records that ops are erased."""
         self._gone.update(ops)
 
 
 # -- Which ops of equal blocks can be one batch, and whether that pays --
 #
-# An op of a block is *free* if nothing that it needs is made by another block, and if its batch
-# does to each member what the op does to it alone, no dearer.  What an op that is not free gives is
-# of all blocks, and so is what any op between the blocks makes of results of theirs: it moves
-# behind the batch.
+# An op of a block is *free* if it does not depend on another block, and if its batch gives the same
+# results at no higher cost per member.  An op that is not free counts as depending on all blocks,
+# and so does any op between the blocks that depends on one of them: it moves behind the batch.
 
 
-# Ops of a block, at least.
+# The least number of ops of a block.
 MIN_OPS = 2
 
 
 class BlockBatch(Group):
-    """The free ops of blocks, which are to be one batch.
+    """The free ops of blocks, which become one batch.
 
     Attributes:
-      behind: ops between the blocks that need results of theirs, by index in the body.
+      behind: the ops that have to move behind the batch, by index in the body.
     """
 
     behind: list[int]
@@ -122,7 +121,8 @@ class BlockBatch(Group):
         bound = _bound(text, block, between)
         blocks = Group(rules, body, packs, constants=text.free)
         free: list[Column] = []
-        # An op may be bound in one block only, by which those that use it are in all.
+        # Values of the first block that are not free: an op that is bound in one block only binds
+        # its users in all blocks.
         missing: set[int] = set()
         for i, (pack, signature) in enumerate(zip(packs, signatures, strict=True)):
             columns = blocks.operands(pack)
@@ -152,7 +152,7 @@ class BlockBatch(Group):
         return candidate if all(map(is_plain_array, types)) else None
 
     def _used_outside(self, text: OpString, block: RepeatedBlock) -> list[Column]:
-        """The results that something else reads, be it in the blocks or not."""
+        """The results that other ops read, in the blocks or outside."""
         first, end = block.starts[0], block.starts[-1] + block.length
         free = {op for pack in self.packs for op in pack}
         others = np.array([index not in free for index in text.index[first:end]])
@@ -165,7 +165,7 @@ class BlockBatch(Group):
         ]
 
     def is_worth_it(self, search: GroupSearch, sinks: _Sinks) -> bool:
-        """Whether what is saved is worth what is put together and taken apart."""
+        """Whether the savings are worth the stacked operands and sliced results."""
 
         def apart() -> list[Column]:
             return [column for column in self.outputs if sinks.of(column) is None]
@@ -174,7 +174,7 @@ class BlockBatch(Group):
         return self.pays(search, total, saved, apart)
 
     def write(self, sinks: _Sinks) -> list[int]:
-        """Writes the batch in place of the ops; which ops besides these are gone."""
+        """Replaces the ops by the batch; returns which other ops are erased."""
         body, packs, rules = self.body, self.packs, self.rules
         first, last = body.ops[packs[0][0]], body.ops[packs[-1][-1]].operation
         remark(
@@ -197,7 +197,7 @@ class BlockBatch(Group):
                 erase(body.ops[op])
             gone += sink.chain
             sinks.forget(sink.chain)
-        # Sinks may have been written with other results of the blocks.
+        # Only now, as the new sinks may read other results of the blocks.
         for column, batched in apart:
             with ir.InsertionPoint(last), last.location:
                 self.take_apart(column, batched)
@@ -207,10 +207,10 @@ class BlockBatch(Group):
 
 
 def _bound(text: OpString, block: RepeatedBlock, between: Sequence[int]) -> set[int]:
-    """The ops of a block that in one of the blocks need what another one has made.
+    """The ops of a block that depend on another block, in at least one of the blocks.
 
     Args:
-      between: what is made between them of what they have made.
+      between: the ops between the blocks that depend on them.
     """
     first = block.starts[0]
     member = np.full(block.starts[-1] + block.length - first, -1)
@@ -226,10 +226,10 @@ def _bound(text: OpString, block: RepeatedBlock, between: Sequence[int]) -> set[
 
 
 class _BlockSearch(GroupSearch):
-    """The search for blocks of a program that are worth batching."""
+    """Finds the blocks of a program that are worth batching."""
 
     def batch(self, body: FunctionView) -> int:
-        """Batches blocks of a function that do not stand within each other; how many batches."""
+        """Batches blocks of a function that do not overlap; returns the number of batches."""
         return with_dynamic_slices(self.rules.program, body, self._batch)
 
     def _batch(self, body: FunctionView) -> int:
@@ -257,12 +257,15 @@ class _BlockSearch(GroupSearch):
 
 
 def _in_turns(text: OpString) -> Iterator[RepeatedBlock]:
-    """The words of a text that follow on one another; before those of which several are a block
-    that is independent of others, as the steps of each example are, these blocks."""
+    """The words of a text that repeat consecutively.
+
+    If several occurrences of a word make a block that is independent of others, such as the steps
+    of an example, the larger block comes before the word.
+    """
     for word in text.words:
         if not word.is_tandem:
             continue
-        # Two blocks of two.
+        # At least two blocks of two steps.
         if len(word.starts) >= 4:
             turns = text.in_turns(word)
             if turns.length > word.length:

@@ -1,5 +1,5 @@
-"""Accesses of a loop's body to parts of arrays, at positions that the loop's counter determines in
-one dimension."""
+"""Accesses of a loop's body to parts of arrays, at positions that the loop's counter determines
+along one dimension."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from jaxmlir.transforms.templates import Rules
 
 # -- Blocks of an array along one dimension as rows, and rows as blocks of an array --
 #
-# ``numbers`` are the positions at which the blocks begin, one for each row.  Evenly spaced ones
-# make slices, reversals and transposes, others gathers and scatters at constant positions.
+# ``numbers`` are the positions at which the blocks begin, one for each row.  Evenly spaced
+# positions become slices, reversals and transposes, others gathers and scatters at constant
+# positions.
 
 
-# Windows that overlap are made of so many slices at most, one for each place in a window: their
-# transposes are sums of arrays, that of a gather is one of elements.
+# Overlapping windows are made of at most this many slices, one for each place in a window: their
+# transposes add up arrays, while that of a gather adds up elements.
 MAX_SHIFTS = 16
 
 
@@ -55,10 +56,10 @@ def put_rows(
 def part(
     rules: Rules, array: ir.Value, starts: Sequence[ir.Value | None], shape: Sequence[int]
 ) -> ir.Value:
-    """A part of an array, moved inside of it as ``dynamic_slice`` does.
+    """A part of an array, with its starts clamped as ``dynamic_slice`` does.
 
     Args:
-      starts: where it begins in each dimension; ``None`` where it is all of it.
+      starts: where the part begins in each dimension; ``None`` if it is all of the dimension.
     """
     indices = [v for v in starts if v is not None]
     if not indices:
@@ -74,7 +75,7 @@ def part(
 def put_part(
     rules: Rules, array: ir.Value, update: ir.Value, starts: Sequence[ir.Value | None]
 ) -> ir.Value:
-    """The array with that part replaced."""
+    """The array with such a part replaced."""
     indices = [v for v in starts if v is not None]
     if not indices:
         return update
@@ -99,7 +100,7 @@ def _filled(at: Sequence[Any], mask: Sequence[bool]) -> list[Any]:
 
 
 def dynamic_slice(x: Any, starts: Sequence[Any], shape: tuple[int, ...]) -> Any:
-    # The primitive itself: negative indices are not meant from the end here.
+    # The primitive itself: ``lax.dynamic_slice`` counts negative indices from the end.
     return lax.dynamic_slice_p.bind(x, *starts, slice_sizes=shape)
 
 
@@ -120,8 +121,8 @@ def _take(x: Any, numbers: np.ndarray, axis: int, size: int) -> Any:
         if progression[1] < 0:
             x = lax.rev(x, (axis,))
         return jnp.moveaxis(x, axis, 0)
-    # Whole windows: a gather of elements reads a position for each. A sum of 3937 windows of 64 and
-    # its gradient take 0.3 ms on jax 0.10 and 0.12, and 0.55 with a gather of elements.
+    # A gather of whole windows, since one of elements reads a position for each element: a sum of
+    # 3937 windows of 64 and its gradient take 0.3 ms on jax 0.10 and 0.12, with elements 0.55.
     dimensions = lax.GatherDimensionNumbers(
         offset_dims=tuple(range(1, x.ndim + 1)), collapsed_slice_dims=(), start_index_map=(axis,)
     )
@@ -135,13 +136,13 @@ def _take(x: Any, numbers: np.ndarray, axis: int, size: int) -> Any:
 
 
 def _side_by_side(step: int, count: int, axis: int, size: int) -> WindowLevel:
-    """Blocks each of which begins where the one before it ends, or ends where that one begins."""
+    """Adjacent blocks: each begins where the one before it ends, or ends where that one begins."""
     return WindowLevel(axis, size if step > 0 else -size, count, size)
 
 
 def _shifted(x: Any, numbers: np.ndarray, axis: int) -> Any:
     """The elements at evenly spaced positions, in the order of the array, with a dimension of size
-    1 behind theirs."""
+    1 behind that axis."""
     low, high = int(numbers.min()), int(numbers.max()) + 1
     part = lax.slice_in_dim(x, low, high, abs(int(numbers[1] - numbers[0])), axis)
     return lax.reshape(part, (*part.shape[: axis + 1], 1, *part.shape[axis + 1 :]))
@@ -177,8 +178,8 @@ _Span = tuple[np.ndarray, np.ndarray]
 
 
 class Access(NamedTuple):
-    """A ``dynamic_slice`` or ``dynamic_update_slice`` in a loop's body, or a scatter of a single
-    window that is combined with what is there."""
+    """A ``dynamic_slice`` or ``dynamic_update_slice`` in a loop's body, or a scatter that combines
+    a single window with the elements there."""
 
     op: Any
     array: ir.Value
@@ -188,7 +189,7 @@ class Access(NamedTuple):
     """The shape of the array."""
     writes: bool
     combine: str | None = None
-    """The function in ``jax.lax`` that combines an update with what is there, if any."""
+    """The function in ``jax.lax`` that combines an update with the elements there, if any."""
 
     @property
     def result(self) -> ir.Value:
@@ -196,17 +197,17 @@ class Access(NamedTuple):
 
     @property
     def update(self) -> ir.Value:
-        """The value that is written, as it is now: what was read may have been replaced."""
+        """The value that is written, from the op's operands now: they may have been replaced."""
         return self.op.operands[1 if self.combine is None else 2]
 
 
 class Positions:
     """The positions and extents of accesses along the dimensions of their arrays.
 
-    Many accesses have an index in common: each is looked at once.
+    Many accesses have indices in common; the results for each index are cached.
 
     Args:
-      length: how many iterations the loop has.
+      length: the number of iterations of the loop.
     """
 
     def __init__(self, known: KnownIntegers, length: int):
@@ -226,7 +227,7 @@ class Positions:
         if numbers is None:
             numbers = vector(self._known, start, self._length)
             if numbers is not None:
-                # Positions out of bounds are moved inside.
+                # Positions out of bounds are clamped.
                 numbers = self._numbers[start, last] = _inside(numbers, last)
         return numbers
 
@@ -238,8 +239,8 @@ class Positions:
         return starts is not None and others is not None and bool((starts == others).all())
 
     def span(self, access: Access, axis: int) -> _Span | None:
-        """The first element that is touched along a dimension and that after the last one, over the
-        iterations of this loop, for each of the loops around it."""
+        """The range of elements, with an exclusive end, that all iterations of this loop touch
+        along a dimension; an array over the iterations of the loops around it."""
         size = access.sizes[axis]
         key = access.starts[axis], size, access.shape[axis]
         span = self._spans.get(key)
@@ -250,7 +251,7 @@ class Positions:
         return span
 
     def place(self, access: Access, axis: int) -> Hashable:
-        """A key of the span of an access, equal for equal spans and for unknown ones."""
+        """A key of the span of an access: equal for equal spans, and for all unknown spans."""
         key = access.starts[axis], access.sizes[axis], access.shape[axis]
         place = self._places.get(key)
         if place is None:
@@ -259,7 +260,7 @@ class Positions:
         return place
 
     def _everywhere(self, access: Access, axis: int) -> np.ndarray | None:
-        """The positions of an access over the iterations of all loops around, this one last."""
+        """The positions of an access over the iterations of all loops around it, this loop last."""
         positions = self._known.get(access.starts[axis])
         if positions is None or not positions.ndim:
             return None
@@ -267,23 +268,23 @@ class Positions:
 
 
 def _inside(numbers: np.ndarray, last: int) -> np.ndarray:
-    """Numbers clipped to 0 to ``last``; ``np.clip`` takes ten times as long where they are few."""
+    """Numbers clipped to 0 to ``last``; for few numbers ``np.clip`` takes ten times as long."""
     return np.minimum(np.maximum(numbers, 0), last)
 
 
 def varies(numbers: np.ndarray | None) -> bool:
-    """Whether positions are known, and not all the same."""
+    """Whether positions are known and not all equal."""
     return numbers is not None and len(numbers) > 1 and bool((numbers != numbers[0]).any())
 
 
-# Scatters that combine, by their results.
+# The accesses of scatters that combine, by result.
 CombinedAccesses = Mapping[ir.Value, Access]
 
 
 def access_of(
     op: Any, name: str, operands: Sequence[ir.Value], combined: CombinedAccesses
 ) -> Access | None:
-    """The access that an op is; ``None`` of one that touches nothing."""
+    """The access that an op is; ``None`` if it is none, or touches no elements."""
     if name == "jaxpr.dynamic_slice":
         array, *starts = operands
         sizes = tuple(codec.decode(op.attributes["slice_sizes"]))
@@ -301,8 +302,8 @@ def access_of(
 
 
 def is_retyped(op: Any, name: str) -> bool:
-    """Whether an op only says of an array that its type is weak, or is not, as JAX does where a
-    carried array began as a Python number."""
+    """Whether an op only changes whether an array is weakly typed, as JAX does where a carried
+    array began as a Python number."""
     if name != "jaxpr.convert_element_type" or "sharding" in op.attributes:
         return False
     before, after = aval_of(op.operands[0].type), aval_of(op.results[0].type)
@@ -310,10 +311,10 @@ def is_retyped(op: Any, name: str) -> bool:
 
 
 class ValueUses:
-    """The ops that use each value of a body, the return not counted; retyped arrays are one value.
+    """The ops that use each value of a body, without the return; a retyped array is the same value.
 
     Attributes:
-      returned: what the body returns.
+      returned: the values that the body returns, untyped.
     """
 
     def __init__(self, body: func.FuncOp):
@@ -321,7 +322,7 @@ class ValueUses:
         self.returned = [self.untyped(v) for v in returned(body)]
 
     def untyped(self, value: ir.Value) -> ir.Value:
-        """The value that it is but for its type being weak or not."""
+        """The value before conversions that only change whether it is weakly typed."""
         op, name = toolbox.definition(value) or (None, "")
         while is_retyped(op, name):
             value = op.operands[0]
@@ -329,7 +330,7 @@ class ValueUses:
         return value
 
     def __getitem__(self, value: ir.Value) -> Sequence[tuple[Any, str, list[ir.Value]]]:
-        """In order, each with its name and operands."""
+        """The users of a value in order, each with its name and operands."""
         same, users, pending = self._same, {}, [value]
         while pending:
             for use in pending.pop().uses:
@@ -350,7 +351,7 @@ def _order(op: ir.Operation, other: ir.Operation) -> int:
 
 
 def is_written(value: ir.Value, combined: CombinedAccesses) -> bool:
-    """Whether a value is an array that has just been written to."""
+    """Whether a value is the result of a write to an array."""
     if value in combined:
         return True
     op = value.owner
@@ -359,21 +360,23 @@ def is_written(value: ir.Value, combined: CombinedAccesses) -> bool:
 
 @dataclass(eq=False)
 class AccessChain:
-    """The accesses to a carried array, each write of which gives the next *version* of it."""
+    """The accesses to a carried array; each write gives the next *version* of the array."""
 
     versions: list[ir.Value]
     writes: list[Access]
     reads: list[tuple[int, Access]]
-    """With the version that is read."""
+    """Each read, with the number of the version that it reads."""
 
     def accesses(self) -> Iterator[Access]:
         yield from self.writes
         yield from (access for _, access in self.reads)
 
     def is_apart(self, read: Access, axes: Sequence[int], positions: Positions) -> bool:
-        """Whether for each write there is one of some dimensions along which no iteration of this
-        loop touches what any touches of a read."""
-        # Most of many reads are of what a write gives: that is found without asking all of them.
+        """Whether a read touches no element that any iteration of this loop writes.
+
+        For each write, the spans of both have to be disjoint along one of the given dimensions.
+        """
+        # Most reads are at the place of a write, which is found without comparing all spans.
         place = tuple([positions.place(read, axis) for axis in axes])
         if place in self._places(tuple(axes), positions):
             return False
@@ -390,14 +393,14 @@ class AccessChain:
 
     @memoized
     def _places(self, axes: tuple[int, ...], positions: Positions) -> set[Hashable]:
-        """The keys of the spans that writes touch along some dimensions."""
+        """The keys of the spans of the writes along some dimensions."""
         return {tuple([positions.place(write, axis) for axis in axes]) for write in self.writes}
 
     @memoized
     def _written(
         self, axis: int, positions: Positions
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """The writes whose span along a dimension is known, with its starts and ends."""
+        """The writes with a known span along a dimension, and the starts and ends of the spans."""
         spans = [positions.span(write, axis) for write in self.writes]
         at = [k for k, span in enumerate(spans) if span is not None]
         if not at:
@@ -413,8 +416,11 @@ def _stacked(arrays: Sequence[np.ndarray]) -> np.ndarray:
 def chain_of(
     arg: ir.Value, out: ir.Value, uses: ValueUses, combined: CombinedAccesses
 ) -> AccessChain | None:
-    """The accesses of a body to a carried array; ``None`` if it does more than read and write parts
-    of it, and return its last version once."""
+    """The accesses of a body to a carried array.
+
+    ``None`` if the body does anything but read and write parts of the array and return its last
+    version once.
+    """
     chain = AccessChain([arg], [], [])
     while True:
         version = chain.versions[-1]
@@ -442,9 +448,9 @@ def chain_of(
 
 # -- Gathers and scatters of a single window as ``dynamic_slice`` and ``dynamic_update_slice`` --
 #
-# ``x[i]`` and ``x.at[i].set(u)`` with one index are written by JAX as either, with a mode that says
-# what becomes of indices out of bounds.  Where these are known to be in bounds, or the mode moves
-# them inside, all of them are::
+# JAX writes ``x[i]`` and ``x.at[i].set(u)`` with one index as either, with a mode for indices that
+# are out of bounds.  If the indices are known to be in bounds, or the mode clamps them, the gathers
+# and scatters are::
 #
 #     gather(x, i) = dynamic_slice(x, i)
 #     scatter(x, i, u) = dynamic_update_slice(x, u, i)
@@ -454,11 +460,11 @@ def chain_of(
 def simplify_windows(
     rules: Rules, ops: Sequence[tuple[Any, str]], known: KnownIntegers, arrays: set[ir.Value]
 ) -> dict[ir.Value, Access]:
-    """Rewrites the gathers and scatters of a body; what scatters that combine do, by result.
+    """Rewrites the gathers and scatters of a body; returns the accesses of scatters that combine.
 
     Args:
-      ops: of the body, with their names.
-      arrays: those of which they are rewritten; what is scattered into one is one as well.
+      ops: the ops of the body, with their names.
+      arrays: the arrays whose accesses are rewritten; so are those of updated arrays.
     """
     arrays = set(arrays)
     combined: dict[ir.Value, Access] = {}
@@ -540,8 +546,12 @@ def _combined(
 def _window(
     op: Any, operands: Sequence[ir.Value], known: KnownIntegers
 ) -> tuple[tuple[int, ...], tuple[int, ...], list[ir.Value]] | None:
-    """The dimensions that the index of a gather or scatter is of, the sizes of its only window, and
-    the pieces of the index; ``None`` of others, and if the window may not be where that says."""
+    """The dimensions that the index of a gather or scatter is for, the sizes of its window, and the
+    pieces of the index.
+
+    ``None`` if there is not exactly one window, if the index is unknown, or if the window may be
+    out of bounds and the mode does not clamp it.
+    """
     x, index, *updates = operands
     numbers = codec.decode(op.attributes["dimension_numbers"])
     if updates:
@@ -550,7 +560,7 @@ def _window(
     else:
         targets, sizes = numbers.start_index_map, codec.decode(op.attributes["slice_sizes"])
     shape = aval_of(x.type).shape
-    # The index of a whole array, as `x[:]` has it, is of no dimension.
+    # The index of a whole array, as in `x[:]`, is for no dimension.
     is_single = len(aval_of(index.type).shape) == 1 and len(targets) > 0
     if not is_single or numbers.operand_batching_dims or x in updates:
         return None
@@ -564,7 +574,7 @@ def _window(
     is_inside = mode.name == "CLIP" or (
         mode.name in ("FILL_OR_DROP", "PROMISE_IN_BOUNDS")
         and all(
-            # What is of a symbolic size may be smaller.
+            # A symbolic size may be too small.
             least >= 0 and isinstance(shape[d], int) and greatest + sizes[d] <= shape[d]
             for (least, greatest), d in zip(bounds, targets, strict=True)
         )
@@ -573,7 +583,7 @@ def _window(
 
 
 def _bounds(pieces: Sequence[ir.Value], known: KnownIntegers) -> list[IntBounds] | None:
-    """The least and the greatest of each scalar that an index is made of, if they are known."""
+    """The least and the greatest value of each scalar of an index, if they are known."""
     all_bounds: list[IntBounds] = []
     for piece in pieces:
         shape = aval_of(piece.type).shape
@@ -596,7 +606,7 @@ def _starts(index: Sequence[Any], targets: Sequence[int], rank: int) -> list[Any
 
 
 def _pieces(index: ir.Value) -> list[ir.Value]:
-    """The pieces of an index: scalars, and vectors that are given as such."""
+    """The pieces of an index: scalars, and vectors that are not made of scalars."""
     owner = index.owner
     if not isinstance(owner, ir.Block):
         if owner.name == "jaxpr.concatenate":
@@ -609,7 +619,7 @@ def _pieces(index: ir.Value) -> list[ir.Value]:
 
 
 def _components(rules: Rules, pieces: Sequence[ir.Value]) -> list[ir.Value]:
-    """The scalars that an index is made of."""
+    """The scalars of an index, from its pieces."""
     scalars: list[ir.Value] = []
     for piece in pieces:
         shape = aval_of(piece.type).shape
@@ -632,7 +642,7 @@ def _replace(
     pieces: Sequence[ir.Value],
     key: Any,
 ) -> ir.Value | None:
-    """Replaces an op by a function of the arrays and of the scalars of its index."""
+    """Replaces an op by a function of arrays and the scalars of its index."""
     with ir.InsertionPoint(op), op.location:
         values = rules.emit(function, [*arrays, *_components(rules, pieces)], key)
     if values[0].type != op.results[0].type:

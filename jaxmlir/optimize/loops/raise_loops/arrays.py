@@ -1,18 +1,19 @@
-"""Raising what a loop reads and writes by its counter: ``x[i]`` becomes a slice that the scan
-takes, ``out.at[i].set(c)`` one that it gives.
+"""Raising of accesses by a loop counter: a read ``x[i]`` becomes a slice (xs) of the scan, a write
+``out.at[i].set(c)`` a stacked result (ys).
 
 Along one dimension the positions must be known for every iteration.  A *slab* is the part of the
-array that an iteration can touch: one block along that dimension, everything along the others, or,
-where all accesses begin at the same unchanging place, as much as they take.
+array that an iteration can touch: one block along that dimension, and all of the other dimensions.
+Where all accesses begin at the same loop-invariant index of another dimension, the slab has only
+the accessed part of it.
 
-A carried array is written at another slab in each iteration.  What the body reads of it is
+Each iteration writes another slab of a carried array.  A read of the array becomes
 
-- the slab of this iteration, before or after a write: a value at hand;
-- the slab of some iterations before: a value that is carried on;
-- a slab that is not written yet: a row of the array before the loop;
-- what no iteration writes, since it is elsewhere along another dimension: likewise.
+- a value of the body, if it is of the slab of this iteration, before or after a write;
+- a carried value, if it is of the slab of some iterations before;
+- a slice of the array before the loop, if it is of a slab that is not written yet;
+- likewise, if no iteration writes it, because it is elsewhere along another dimension.
 
-So nothing of the array is left in the loop, and the slabs are put together after it.
+So the loop no longer carries the array, and the slabs are put together after it.
 """
 
 from __future__ import annotations
@@ -64,13 +65,13 @@ from jaxmlir.optimize.loops.scan_editor import (
 from jaxmlir.passes.remarks import remark
 from jaxmlir.support.lazy import memoized
 
-# The most iterations back that a body may look: each is a carried slab.
+# How many iterations back a body may read: each is a carried slab.
 MAX_LAG = 4
-# Windows that overlap, and positions that repeat, are read more than once.  Raised, they take more
-# memory than the array: so much more at most, unless caches hold them.
+# Overlapping windows and repeated positions are read more than once, so their slices take more
+# memory than the array: at most this many times as much, unless they fit into caches.
 MAX_GROWTH = 4
-# A column of 200 integers of which each iteration reads three and writes one, made it take 30 times
-# as long.
+# How many times as large as its accesses a slab may be.  Slabs of 200 integers, of which each
+# iteration reads three and writes one, made a loop take 30 times as long.
 MAX_WASTE = 8
 
 
@@ -83,7 +84,7 @@ class InvariantValues:
 
     @memoized
     def __call__(self, value: ir.Value) -> ir.Value | None:
-        """Computes a scalar again before the loop; ``None`` where that is not possible."""
+        """Recomputes a scalar before the loop; ``None`` if that is not possible."""
         if value in self._constants:
             return self._constants[value]
         op = value.owner
@@ -99,16 +100,16 @@ class InvariantValues:
 
 
 class SlabLayout(NamedTuple):
-    """The layout of an array's slabs in it."""
+    """The layout of the slabs in an array."""
 
     axis: int
     """The dimension along which they follow each other."""
     size: int
     """The length of the slabs along that dimension."""
     starts: list[ir.Value | None]
-    """Before the loop, where the slabs begin in the other dimensions; ``None`` if at 0."""
+    """Where the slabs begin in the other dimensions, as values before the loop; ``None`` is 0."""
     part: tuple[int, ...]
-    """The shape of the part of the array that all slabs together are in."""
+    """The shape of the part of the array that contains all slabs."""
 
     @property
     def slab(self) -> tuple[int, ...]:
@@ -116,7 +117,7 @@ class SlabLayout(NamedTuple):
 
     @property
     def row(self) -> tuple[int, ...]:
-        """What a loop goes over: slabs, without a length of 1."""
+        """The shape of a slice of the loop: that of a slab, without a length of 1."""
         axis = self.axis
         return self.part[:axis] + self.part[axis + 1 :] if self.size == 1 else self.slab
 
@@ -137,7 +138,7 @@ def frame_of(
         start = outside(first.starts[d]) if same else None
         if start is not None:
             starts[d], part[d] = start, size
-    # Of one integer type, as the ops want them.
+    # The ops need starts of one integer type.
     types = {v.type for v in starts if v is not None}
     if len({aval_of(t).dtype for t in types}) > 1:
         starts, part = [None] * len(part), list(first.shape)
@@ -148,8 +149,8 @@ class ArrayRaiser:
     """Raises the arrays of one scan.
 
     Attributes:
-      count: how many accesses and arrays are raised.
-      overlapping: the ops that read parts of constants that overlap.
+      count: the number of accesses and arrays that are raised.
+      overlapping: the ops that read overlapping parts of constants.
     """
 
     def __init__(self, editor: ScanEditor, known: KnownIntegers, combined: CombinedAccesses):
@@ -167,14 +168,14 @@ class ArrayRaiser:
     # --- reads of constants ---
 
     def raise_reads(self) -> None:
-        """Turns parts of constants into slices; those that overlap are kept for later."""
+        """Turns reads of constants into slices; those that overlap are kept for later."""
         consts = {item.arg: item for item in self.editor.consts}
         for op, name in named_ops(self.editor.body) if consts else ():
             if name == "jaxpr.dynamic_slice" and (item := consts.get(op.operands[0])) is not None:
                 self._raise_read(op, item, overlapping=False)
 
     def raise_overlapping_reads(self) -> None:
-        """Turns parts that overlap into slices: faster for batched loops only."""
+        """Turns reads that overlap into slices: faster for batched loops only."""
         for op, item in self.overlapping:
             self._raise_read(op, item, overlapping=True)
 
@@ -206,7 +207,7 @@ class ArrayRaiser:
         return frame, self.length * size(with_shape(access.array.type, frame.slab))
 
     def _slab(self, array: ir.Value, frame: SlabLayout, numbers: np.ndarray) -> ir.Value:
-        """In the body, the slab of an array that begins there: of a constant or a row."""
+        """The slab of an array at some positions, as a value of the body: a slice or a constant."""
         key = (array, frame.axis, frame.size, *frame.starts, frame.part, numbers.tobytes())
         if key not in self._rows:
             shape = frame.row if varies(numbers) else frame.slab
@@ -228,7 +229,7 @@ class ArrayRaiser:
         return self._rows[key]
 
     def _block(self, array: ir.Value, frame: SlabLayout, at: int) -> ir.Value:
-        """Before the loop, the slab of an array that begins there."""
+        """The slab of an array at a position, written before the loop."""
         axis, size = frame.axis, frame.size
         with ir.InsertionPoint(self.editor.op), self.editor.op.location:
             source = _rows.part(self.rules, array, frame.starts, frame.part)
@@ -236,7 +237,7 @@ class ArrayRaiser:
             return self.rules.emit(block, [source])[0]
 
     def _put(self, access: Access, slab: ir.Value, frame: SlabLayout) -> None:
-        """Reads from a slab what was read from the array."""
+        """Replaces a read from the array by a read from a slab."""
         with ir.InsertionPoint(access.op), access.op.location:
             value = slab
             if access.sizes != frame.slab:
@@ -247,7 +248,7 @@ class ArrayRaiser:
         access.op.operation.erase()
 
     def _within(self, access: Access, frame: SlabLayout) -> list[ir.Value]:
-        """The indices at which an access begins in its slab."""
+        """The start indices of an access within its slab."""
         return [
             filled(v.type, 0) if d == frame.axis or frame.starts[d] is not None else v
             for d, v in enumerate(access.starts)
@@ -318,8 +319,11 @@ class ArrayRaiser:
         return plan
 
     def _is_wasteful(self, frame: SlabLayout, chain: AccessChain) -> bool:
-        """Whether an iteration would go through slabs that are much larger than what it touches,
-        and no derivative goes through all of the array instead, as that of an addition does not."""
+        """Whether the slabs are much larger than the accesses, with no gain in the derivative.
+
+        Raising saves a derivative from going through the whole array in each iteration.  Integers
+        have no derivative, and that of additions alone does not go through the array.
+        """
         touched = sum(math.prod(a.sizes) for a in chain.accesses())
         if math.prod(frame.slab) <= MAX_WASTE * touched:
             return False
@@ -329,7 +333,7 @@ class ArrayRaiser:
     def _apart(
         self, chain: AccessChain, read: Access, axis: int
     ) -> tuple[SlabLayout, np.ndarray] | None:
-        """The slabs that hold a read of what no iteration writes, and where they begin."""
+        """The slabs and their positions for a read that no iteration writes to; else ``None``."""
         others = [d for d in range(len(read.shape)) if d != axis]
         if not chain.is_apart(read, others, self.positions):
             return None
@@ -343,7 +347,7 @@ class ArrayRaiser:
         frame = plan.frame
         slab_type = with_shape(item.arg.type, frame.slab)
         lagged = self._lagged(item, plan, slab_type)
-        # This iteration's slab after so many writes; before the first one, if anybody looks.
+        # This iteration's slab by the number of writes; before the first one only if it is read.
         first = chain.writes[0]
         overwritten = first.sizes == frame.slab and first.combine is None
         init_is_read = not overwritten or (0, "now") in [
@@ -354,7 +358,7 @@ class ArrayRaiser:
         for (version, access), planned in zip(chain.reads, plan.reads, strict=True):
             reads.setdefault(version, []).append((access, planned))
         for now in range(len(chain.writes) + 1):
-            # In this order, since what was read may be what is written next.
+            # In this order, because the next write may store a value that was read.
             if now:
                 slabs.append(self._written(chain.writes[now - 1], slabs[-1], frame, slab_type))
             for access, (kind, detail) in reads.get(now, ()):
@@ -375,7 +379,7 @@ class ArrayRaiser:
     def _written(
         self, write: Access, slab: ir.Value | None, frame: SlabLayout, type_: ir.Type
     ) -> ir.Value:
-        """The slab after a write; nobody looks at it before one that overwrites it."""
+        """The slab after a write; ``slab`` is not read if the write overwrites all of it."""
         whole, combine, sizes = write.sizes == frame.slab, write.combine, write.sizes
         with ir.InsertionPoint(write.op), write.op.location:
             value = write.update
@@ -385,7 +389,7 @@ class ArrayRaiser:
             return converted(value, type_)
 
     def _lagged(self, item: CarriedValue, plan: _RaisePlan, type_: ir.Type) -> list[CarriedValue]:
-        """Carried slabs of the iterations before, the last one first."""
+        """Adds carried values for the slabs of the iterations before, the last one first."""
         lagged = []
         for number in plan.initial:
             init = self._block(item.init, plan.frame, int(number))
@@ -401,7 +405,7 @@ class ArrayRaiser:
             item.out = self.editor.give(earlier)
 
     def _replace(self, item: CarriedValue, plan: _RaisePlan, slab: ir.Value) -> None:
-        """A stacked result instead of a carried value."""
+        """Replaces the carried array by a stacked result."""
         editor, frame = self.editor, plan.frame
         editor.carry.remove(item)
         result = item.result
@@ -421,14 +425,14 @@ class ArrayRaiser:
             self._after.append(put_together)
 
     def finish(self) -> None:
-        """After the new loop is written, puts the arrays together that it gave in slabs."""
+        """Puts together the arrays from their slabs, after the new loop is written."""
         for put_together in self._after:
             put_together()
 
 
 @dataclass(eq=False)
 class _RaisePlan:
-    """The plan by which a carried array is raised."""
+    """The plan to raise a carried array."""
 
     frame: SlabLayout
     written: np.ndarray
@@ -440,7 +444,7 @@ class _RaisePlan:
     """The positions of the slabs carried into the first iteration, the last one first."""
 
     def add(self, numbers: np.ndarray, reverse: bool) -> bool:
-        """Adds the source of a read at some positions; whether there is one."""
+        """Adds the source of a read at some positions; returns whether there is one."""
         if _are_equal(numbers, self.written):
             self.reads.append(("now", None))
             return True
@@ -460,8 +464,8 @@ class _RaisePlan:
         return False
 
     def _look_back(self, lag: int, early: list[int]) -> bool:
-        # In iteration t < lag, the slab of `lag` iterations before is the one that is carried in
-        # place lag - t at the beginning.
+        # In iteration t < lag, the slab of `lag` iterations before is the initial slab with number
+        # lag - 1 - t.
         needed = {lag - 1 - t: number for t, number in enumerate(early)}
         merged = dict(enumerate(self.initial)) | needed
         if any(merged[i] != number for i, number in enumerate(self.initial)):
@@ -474,7 +478,7 @@ class _RaisePlan:
 
 
 def _are_equal(numbers: np.ndarray, others: np.ndarray) -> bool:
-    """Whether positions are the same; most often they are one array."""
+    """Whether positions are equal; most often they are the same array."""
     return numbers is others or bool((numbers == others).all())
 
 
@@ -485,7 +489,7 @@ def _slice(x: Any, *, start: int, size: int, axis: int) -> list[Any]:
 def _put(
     x: Any, u: Any, *at: Any, combine: str | None, whole: bool, sizes: tuple[int, ...]
 ) -> list[Any]:
-    """A slab after a write of part of it, or of all of it."""
+    """A slab after a write of a part of it, or of all of it."""
     if combine is not None:
         slab = x if whole else _rows.dynamic_slice(x, at, sizes)
         u = getattr(lax, combine)(slab, lax.reshape(u, sizes))

@@ -1,4 +1,4 @@
-"""Counters of loops: what is known of them in each body, and those that nobody needs any more."""
+"""Counters of loops: their known values in each body, and the removal of unused counters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LoopContexts:
 
     def __init__(self, program: Module, graph: CallGraph):
         self._program = program
-        # The scan that a function is the body of, and the function that it is in.
+        # For the body of a single scan: the function that contains the scan, and the scan.
         callers: dict[str, list[tuple[str, Any]]] = {}
         for symbol, ops in graph.ops.items():
             for op, name in ops if graph.uses[symbol] else ():
@@ -43,7 +43,7 @@ class LoopContexts:
 
     @memoized
     def of(self, symbol: str) -> tuple[KnownIntegers, int]:
-        """The known values of a function, and how many loops are around it."""
+        """The known values of a function, and the number of loops around it."""
         function = self._program.function(symbol)
         if symbol not in self._callers or not is_private(function):
             return KnownIntegers({}, 0), 0
@@ -58,9 +58,9 @@ def in_body(
     """The known values of the body of a scan.
 
     Args:
-      body: as it is now; its first arguments are those of the scan.
-      operands: of the scan.
-      outer: the known values of the function that it is in, which has ``depth`` loops around it.
+      body: the current body; its first arguments are those of the scan.
+      operands: the operands of the scan.
+      outer: the known values of the function around the scan, which has ``depth`` loops around it.
     """
     groups = zip(scan.operands(operands), scan.operands(list(body_of(body).arguments)), strict=True)
     consts, carry, xs = (list(zip(*group, strict=True)) for group in groups)
@@ -70,7 +70,7 @@ def in_body(
             arrays[arg] = np.expand_dims(array, depth)
     for operand, arg in xs:
         if (array := outer.get(operand)) is not None:
-            # The first axis of the value is that of the loop.
+            # The first axis of the value becomes the axis of the loop.
             arrays[arg] = array
     known = KnownIntegers(arrays, depth + 1)
     if not scan.is_counted:
@@ -107,7 +107,7 @@ def _step(arg: ir.Value, out: ir.Value, known: KnownIntegers) -> int | None:
 
 
 def step_of(arg: ir.Value, out: ir.Value) -> int | None:
-    """The step of a carried value, in a body of which nothing else is known."""
+    """The constant step of a carried value, if the body has one without other known values."""
     return _step(arg, out, KnownIntegers({}, 0)) if is_integer(arg) else None
 
 
@@ -118,13 +118,13 @@ def is_integer(value: ir.Value) -> bool:
     return getattr(aval, "shape", None) == () and getattr(dtype, "kind", "") in "iu"
 
 
-# -- Counters that nobody needs any more are not carried, or are slices of what they would be --
+# -- Unused counters are not carried any more; used ones become slices of an iota --
 
 
 def drop_counters(editor: ScanEditor, known: KnownIntegers) -> int:
-    """Takes counters out of the carry of a scan that then carries less; how many.
+    """Removes counters from the carry of a scan; returns how many.
 
-    A counter that the body looks at becomes a slice, if nothing but counters is carried.
+    A counter that the body reads stays, unless only counters are carried: it becomes a slice then.
     """
     counters = [
         (item, v) for item in editor.carry if (v := _values(editor, item, known)) is not None
@@ -164,7 +164,7 @@ def _is_looked_at(editor: ScanEditor, item: CarriedValue) -> bool:
 
 
 def _is_returned(editor: ScanEditor, item: CarriedValue) -> bool:
-    """Whether the next value of the counter is more than that."""
+    """Whether the next value of the counter has other uses than to be carried."""
     return len(list(editor.out(item).uses)) > 1
 
 
@@ -186,35 +186,35 @@ def _drop(editor: ScanEditor, item: CarriedValue, values: np.ndarray, looked_at:
 
 
 def _counters_iota(values: np.ndarray, type_: ir.Type, reverse: bool) -> ir.Value:
-    """The values, evenly spaced, as an array."""
+    """Writes evenly spaced values as an array, by an ``iota``."""
     ordered = values[::-1] if reverse else values
     aval = aval_of(type_)
     start, step = int(ordered[0]), int(ordered[1]) - int(ordered[0])
     value = build("iota", [], type_, dimension=0, dtype=aval.dtype, shape=tuple(aval.shape))
     for name, number, neutral in (("mul", step, 1), ("add", start, 0)):
         if number != neutral:
-            # Of unsigned integers, a step down is one around all of them.
+            # Unsigned integers step down by wrapping around.
             wrapped = int(np.array(number).astype(aval.dtype))
             value = build(name, [value, filled(type_, wrapped)], type_)
     return value
 
 
-# -- Whiles that run as often as is known beforehand, as scans --
+# -- Whiles with a known trip count, as scans --
 
 
-# The condition is evaluated for as many iterations as this at once, before it is for more; and for
-# those in which a counter of few bits stays in its range.
+# The condition is evaluated for this many iterations at once, then for more; and for the number of
+# iterations in which a counter of few bits stays in its range.
 _TRIES = (1 << 8, 1 << 14, 1 << 20)
 
 
 def while_to_scan(rules: Rules, op: Any, known: KnownIntegers) -> Any | None:
-    """The scan that takes the place of a while of known length, or ``None``.
+    """Replaces a while with a known trip count by a scan; returns the scan, or ``None``.
 
     Args:
-      known: the integers that are known around it.
+      known: the integers that are known around the loop.
     """
     loop = WhileOp.of(op)
-    # Of effects it has such as which axes of a mesh are named: `loops_of` gives no other loops.
+    # Its effects are only such as naming axes of a mesh: `loops_of` gives no other loops.
     if loop.other.keys() - {"jaxpr.ctx", "jaxpr.effects", "jaxpr.parallel"}:
         return None
     of_cond, of_body, init = loop.operands(list(op.operands))
@@ -236,7 +236,7 @@ def while_to_scan(rules: Rules, op: Any, known: KnownIntegers) -> Any | None:
 def _trip_count(
     rules: Rules, loop: WhileOp, of_cond: list[ir.Value], init: list[ir.Value], known: KnownIntegers
 ) -> int | None:
-    """The number of times that the body runs; ``None`` unless it follows from counters alone."""
+    """The number of times that the body runs; ``None`` unless known counters determine it."""
     cond, body = rules.program.function(loop.cond), rules.program.function(loop.body)
     counters = list(body.arguments)[loop.body_consts :]
     steps = [step_of(arg, out) for arg, out in zip(counters, returned(body), strict=True)]
