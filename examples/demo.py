@@ -3,15 +3,15 @@
     sh tools/demo.sh            from a fresh clone
     python examples/demo.py     where jaxmlir is installed; --full prints whole modules
 
-1. **A pendulum fit.**  Gravity and damping are fitted to measured angles by descending the gradient
-   of a loss through ``jax.experimental.ode.odeint``.  ``odeint`` is a ``custom_vjp`` function: its
-   backward pass solves another differential equation.
+1. **A pendulum fit.**  Gradient descent fits gravity and damping to measured angles.  The loss goes
+   through ``jax.experimental.ode.odeint``, a ``custom_vjp`` function: its backward pass solves
+   another differential equation.
 2. **A transformer block** with attention, a layer norm (``custom_vjp``), soft-capped scores
    (``custom_jvp``) and ReLU (``custom_jvp`` in ``jax.nn``).
 
-Each loss is staged out, verified, printed, parsed back, lowered, compiled and run; then the program
-*parsed from text* is differentiated and trained.  Every number is compared with plain JAX's bit for
-bit; the exit status is 1 if one differs.
+Each loss is staged out, verified, printed, parsed back, lowered, compiled and run.  Then the
+program *parsed from text* is differentiated and trained.  Every number must equal plain JAX's bit
+for bit; otherwise the exit status is 1.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def transformer():
 
 
 def training_step(loss: Callable[..., Any], rate: float) -> Callable[..., Any]:
-    """One step down the gradient of ``loss``; it does not care whether that is Python or data."""
+    """A gradient descent step on ``loss``, which may be a Python function or a program."""
 
     def step(params, *data):
         value, gradient = jax.value_and_grad(loss)(params, *data)
@@ -142,7 +142,7 @@ def train(step: Callable[..., Any], params: Any, data: Any, steps: int = 8) -> t
 def show(
     title: str, loss: Callable[..., Any], params: Any, data: Any, rate: float, *, full: bool
 ) -> bool:
-    """Takes one loss the whole way; whether all numbers were JAX's.
+    """Takes one loss all the way; returns whether all numbers equal JAX's.
 
     Args:
       full: print whole modules.
@@ -157,8 +157,8 @@ def show(
     print(f"\nThe jaxpr dialect: {len(program.functions)} functions, {text.count(chr(10))} lines\n")
     print(text if full else excerpt(text))
 
-    # The text is all there is to the program: nothing below looks at the Python function again,
-    # but for plain JAX's numbers.
+    # The text is the whole program: below, the Python function is used again only for the numbers
+    # of plain JAX.
     restored = jaxmlir.parse(text, constants=program.constants)
     checks.same("text parsed and printed again", restored.as_text(), text)
 
@@ -173,9 +173,9 @@ def show(
 
     losses, fitted = train(jax.jit(training_step(loss, rate)), params, data)
     for what, step in {
-        # The step as Python sees it, its gradient taken by JAX, through the dialect.
+        # The Python step, with its gradient by JAX, compiled through the dialect.
         "8 training steps, staged out": jaxmlir.jit(training_step(loss, rate)),
-        # The gradient of the program that was text a moment ago: its custom rules survived.
+        # The gradient of the program parsed from text, which still has its custom rules.
         "8 training steps, of the parsed text": jax.jit(training_step(restored, rate)),
     }.items():
         ours = train(step, params, data)
@@ -188,7 +188,7 @@ def show(
 
 
 class Checks:
-    """Compares bit for bit, and prints both sides."""
+    """Compares numbers bit for bit, and prints both sides."""
 
     def __init__(self) -> None:
         self.passed = True

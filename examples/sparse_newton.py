@@ -2,10 +2,10 @@
 
 The Bratu equation ``laplace(u) + lam exp(u) = 0`` on the unit square, ``u = 0`` on its boundary, is
 discretised on a grid of ``size x size`` points.  Its Jacobian has five elements in each row, so it
-takes five JVPs instead of one for each unknown.  Linear systems are solved by conjugate gradients
-with one cycle of multigrid as the preconditioner, in SciPy: the work is proportional to the number
-of unknowns, so a million take half a minute.  How the solution depends on ``lam`` follows from the
-same matrix, by the implicit function theorem: ``J du = - d residual``.
+takes five JVPs instead of one for each unknown.  SciPy's conjugate gradients solve linear systems,
+with one multigrid cycle as the preconditioner.  The work is proportional to the number of unknowns,
+so a million take half a minute.  The derivative of the solution with respect to ``lam`` follows
+from the same matrix by the implicit function theorem: ``J du = - d residual``.
 
     python examples/sparse_newton.py --size 1000
 """
@@ -33,7 +33,7 @@ def solve(size: int, lam: float = 5.0, tolerance: float = 1e-8):
     """The solution, and its derivative with respect to ``lam``.
 
     Args:
-      tolerance: of the residual, relative to that of zero.
+      tolerance: the allowed residual, relative to the residual at zero.
     """
     u = np.zeros((size, size))
     program = jaxmlir.trace(residual)(u, lam)
@@ -69,7 +69,7 @@ class Multigrid:
         self.coarsest = linalg.splu(matrix.tocsc())
 
     def cycle(self, b: np.ndarray, level: int = 0) -> np.ndarray:
-        """An approximate solution: one step of Jacobi before and after the coarser grid's."""
+        """An approximate solution: a Jacobi step before and after the coarser grid's correction."""
         if level == len(self.levels):
             return self.coarsest.solve(b)
         matrix, up, down, step = self.levels[level]

@@ -173,7 +173,7 @@ def run(
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     found: dict[str, Any] = {}
-    # Steps that failed with quick flags; they run again without, as only rounding may have differed.
+    # Steps that failed with quick flags; they run again without, as only rounding may be wrong.
     again: set[str] = set()
     lines = folder / "record.jsonl"
     while left := [step for step in steps if step not in found]:

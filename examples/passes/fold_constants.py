@@ -2,12 +2,12 @@
 
     // Pattern: f(constant, ..., constant) -> constant
 
-The interpreter computes them, so every op folds by its own primitive, and a call, branch or loop of
-constants folds as a whole; no rule of an op is written here.  (Algebraic identities such as
-``x + 0 -> x`` are another matter: they need no values.)
+The interpreter evaluates them: every op folds by its own primitive, and a call, branch or loop of
+constants folds as a whole.  No op needs a folding rule here.  (Algebraic identities such as
+``x + 0 -> x`` are not folded: they need no values.)
 
-Ops with effects stay, and so do those that are there for what they are and not for their value:
-barriers, placement, collectives.
+Ops with effects stay.  So do ops that have a purpose beyond their value: barriers, placement,
+collectives.
 
     jaxmlir-opt program.mlir --load fold_constants --fold-constants
 """
@@ -61,7 +61,7 @@ class FoldConstants(Pass):
         program.changed()
 
     def folds(self, op: Any, name: str) -> bool:
-        """Whether an op is nothing but its value, and that small enough."""
+        """Whether an op has no purpose beyond its value, and the value is small enough."""
         avals = [aval_of(v.type) for v in op.results]
         return (
             name in FOLDABLE
@@ -75,7 +75,7 @@ class FoldConstants(Pass):
     def write(
         self, program: Any, op: Any, name: str, values: list[Any], known: dict[ir.Value, Any]
     ) -> None:
-        """Puts constants in the place of an op."""
+        """Replaces an op by constants."""
         remark(op, f"'{name}' of constants is computed now")
         with ir.InsertionPoint(op), op.location:
             written = [

@@ -1,16 +1,16 @@
 """Which elements of a Jacobian can be other than zero: an interpreter of sparsity patterns.
 
 A value is an array together with its *dependencies*, a boolean array with one more axis: element
-``[..., j]`` says whether it may depend on input ``j``.  Calls, branches and loops are inherited
-from ``Interpreter``; what is said here is what an op does to dependencies, in four cases:
+``[..., j]`` says whether it may depend on input ``j``.  ``Interpreter`` handles calls, branches and
+loops.  This file defines the effect of an op on dependencies, in four cases:
 
     elementwise        those of the operands' elements, together
     linear             the op itself, applied to each input's dependencies: where they come out
     mul, dot_general   dependencies times what is not zero on the other side
     anything else      every result depends on all that any operand depends on
 
-The last is always right, so a new primitive is covered too.  With its pattern, a banded or block
-Jacobian can be found with a few products (column compression: Curtis, Powell and Reid 1974).
+The last is always correct, so new primitives are covered too.  Given its pattern, a banded or block
+Jacobian takes only a few products (column compression: Curtis, Powell and Reid 1974).
 
     pattern = jacobian_sparsity(jaxmlir.trace(f)(x), x)     # bool[len(f(x)), len(x)]
 """
@@ -28,7 +28,7 @@ from jaxmlir.interpret import Interpreter, Node
 
 
 class Traced(NamedTuple):
-    """An array and what its elements depend on."""
+    """An array, and the dependencies of its elements."""
 
     value: Any
     deps: np.ndarray
@@ -50,7 +50,7 @@ ELEMENTWISE = frozenset(
 
 
 class Sparsity(Interpreter):
-    """Evaluates on :class:`Traced` values, at one point: branches are those taken there."""
+    """Evaluates on :class:`Traced` values at one point, with the branches taken at that point."""
 
     def __init__(self, program: Any, inputs: int):
         super().__init__(program)
@@ -65,7 +65,7 @@ class Sparsity(Interpreter):
         ]
 
     def dependencies(self, node: Node, operands: list[Traced], outs: list[Any]) -> list[Any]:
-        """What each result depends on."""
+        """The dependencies of each result."""
         if node.name == "jaxpr.mul":
             x, y = operands
             return [(x.deps & _can_be_nonzero(y)) | (y.deps & _can_be_nonzero(x))]
@@ -91,7 +91,7 @@ class Sparsity(Interpreter):
         return [np.broadcast_to(union, (*np.shape(out), self.inputs)) for out in outs]
 
     def mapped(self, node: Node, operands: list[Traced], linear: tuple[int, ...]) -> list[Any]:
-        """The op on one input's dependencies, as numbers, for every input."""
+        """Applies the op to the dependencies on each input, as numbers."""
         args = [
             jnp.asarray(x.deps, x.value.dtype) if i in linear else x.value
             for i, x in enumerate(operands)
@@ -117,11 +117,11 @@ class Sparsity(Interpreter):
 
 
 def _can_be_nonzero(x: Traced) -> np.ndarray:
-    """Where a factor is not zero for all inputs, beside its dependencies."""
+    """Where a factor can be nonzero, with an axis to broadcast against dependencies."""
     return (x.deps.any(-1) | (np.asarray(x.value) != 0))[..., None]
 
 
 def _as_factor(x: Traced) -> Traced:
-    """One where a factor can be nonzero."""
+    """An array like a factor, with ones where the factor can be nonzero."""
     nonzero = _can_be_nonzero(x)[..., 0]
     return Traced(jnp.asarray(nonzero, x.value.dtype), x.deps)
