@@ -213,7 +213,7 @@ def test_axes_given_as_a_range_are_saved(tmp_path):
 
 
 def leaf(argument):
-    """Of nodes of classes whose fields a file tells."""
+    """Uses nodes of classes whose fields are in the file."""
     return {"p": argument["p"], "q": dataclasses.replace(argument["q"], charge=3)}
 
 

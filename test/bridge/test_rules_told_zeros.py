@@ -119,7 +119,7 @@ def test_a_jvp_rule_is_asked_for_the_tangents_that_there_are():
 
 
 def test_a_program_that_was_read_says_where_its_rule_can_be_asked():
-    """Of the combinations that a rule was not traced for, some may be derivatives it has."""
+    """A loaded rule may lack a combination of tangents that the original rule accepts."""
     product = strict_jvp({1, 3})
     args = (0.5, 0.7, 1.3, 1.1, 0.9, 2.0)
     program = jaxmlir.trace(lambda *xs: product(*xs)[0])(*args)

@@ -223,12 +223,12 @@ def examples():
     return found
 
 
-# Constants are in no place, and what ends a block.
+# Constants and the terminators of blocks have no location.
 _NOWHERE = ("jaxpr.constant", "stablehlo.constant", "func.return")
 
 
 def places(program):
-    """Of each op: its name and place, and the scopes and functions that its name stack names."""
+    """For each op its name and location, and the scopes and functions in its name stack."""
     with context():
         for function in functions(program.module).values():
             for op in function.entry_block.operations:
@@ -239,7 +239,7 @@ def places(program):
                     yield (name, locations.position(op.location)), scopes
 
 
-# It takes a module of StableHLO: see test/raising.
+# This pass takes a module of StableHLO: see test/raising.
 _OF_STABLEHLO = "jaxpr-raise-stablehlo"
 
 
@@ -254,11 +254,11 @@ def test_every_pass_keeps_lines_and_name_stacks(name):
         try:
             found = program.run_passes(name + OPTIONS.get(name, ""))
         except JaxmlirError:
-            # No gradient of what is no scalar, no transpose of what is not linear ...
+            # There is no gradient of a non-scalar, no transpose of a nonlinear function ...
             continue
         ran = True
         for op, scopes in places(found):
-            # A function that JAX's lowering rules write has names, and no lines.
+            # Functions that JAX's lowering rules write have names, but no lines.
             lowered = op[0].startswith("stablehlo.") and scopes
             assert op[1][1] or lowered, f"{op} has no line"
             # The op keeps its scopes, whatever function it has moved to.

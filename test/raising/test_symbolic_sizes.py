@@ -232,7 +232,7 @@ def test_where_a_rule_takes_no_symbolic_sizes_the_program_of_given_ones_has_it()
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", ["expn", "igamma"])
 def test_series_have_their_derivatives(name):
-    """Also in a module with a size that is none of theirs."""
+    """Raised series have their derivatives also in a module with an unrelated symbolic size."""
     f = {
         "expn": lambda x, y: (jax.scipy.special.expn(2, jnp.exp(x)), y),
         "igamma": lambda x, y: (lax.igamma(jnp.full_like(x, 1.5), jnp.exp(x)), y),

@@ -200,8 +200,8 @@ def gradient(program, **options):
 
 
 def check_each_platform(make, reference):
-    """What ``make()`` gives, lowered for each platform, is what it is with that as its target, and
-    that is what the pipeline without passes for the CPU gives; the CPU's is the default's."""
+    """Checks that ``make()``, lowered for each platform, equals ``make(target=platform)`` and, for
+    accelerators, the pipeline without passes for the CPU.  The default target is the CPU."""
     program = make()
     assert str(program) == str(make(target="cpu"))
     assert text(program, "cpu") == text(make(target="cpu"), "cpu")
