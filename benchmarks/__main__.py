@@ -12,8 +12,8 @@ from pathlib import Path
 
 from benchmarks import _plot, _report
 
-# The threads of LAPACK's library wait for each other by spinning: where cores are few and busy, the
-# same factorizations took from 1 to 100 times as long.  It reads this when it is loaded.
+# The threads of the LAPACK library spin while they wait for each other: on few and busy cores, the
+# same factorizations took from 1 to 100 times as long.  It reads this variable when it is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measures what the options select and prints a table.
 
     Returns:
-      1 where nothing is selected, or a program fails or computes something else than JAX.
+      1 if nothing is selected, or a program fails or computes something else than JAX.
     """
     options = _parser().parse_args(argv)
     if options.compare:

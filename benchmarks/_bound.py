@@ -1,10 +1,10 @@
-"""The bound of a gradient: the least CPU time that it could take on the machine at hand.
+"""A lower bound of a gradient: the least CPU time that it could take on this machine.
 
-Its flops as fast as products of large matrices do them, and its transcendentals as fast as
-exponentials, or reading its arguments and writing its results once, whichever takes longer.  How
-much there is of these says the cost pass, of the optimized gradient; how long they take is measured
-once.  No program comes down to it, for additions are no products.  But it says where something is
-left.
+The bound is the longer of two times.  One is its flops at the speed of large matrix products, plus
+its transcendentals at the speed of exponentials.  The other is reading its arguments and writing
+its results once.  The cost pass counts these in the optimized gradient; their speeds are measured
+once.  No program reaches the bound, because additions are slower than products of matrices.  But it
+shows where time can still be gained.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from jaxmlir.dialect.ir import ir, scope
 
 
 class Peaks(NamedTuple):
-    """Seconds of CPU: of a flop of a large product, of an exponential, of a byte that is read."""
+    """CPU seconds for a flop of a large product, for an exponential, and for a byte read."""
 
     flop: float
     exponential: float
@@ -34,7 +34,7 @@ class Peaks(NamedTuple):
 
 @functools.cache
 def peaks() -> Peaks:
-    """What this machine can do, by the least of several runs."""
+    """The peak speeds of this machine, from the fastest of several runs."""
 
     def exponentials(x: jax.Array) -> jax.Array:
         def add(_: Any, total: jax.Array) -> jax.Array:
@@ -62,7 +62,7 @@ def _least(function: Callable[..., jax.Array], *args: jax.Array) -> float:
 
 
 class _Least(CostCounter):
-    """Counts the cheapest of several branches."""
+    """A cost counter that counts only the cheapest of several branches."""
 
     def op(self, node: OpView, found: FunctionCost, function: ir.Location | None = None) -> None:
         if node.name == "jaxpr.cond":
@@ -76,9 +76,9 @@ def _work(cost: FunctionCost) -> int:
 
 
 def bound(gradient: jaxmlir.Program) -> float | None:
-    """The least seconds of CPU of a call; ``None`` where it is not known how often a loop runs.
+    """The least CPU seconds of a call; ``None`` if the trip count of a loop is not known.
 
-    Ops that the cost pass has no formula for, factorizations and sorts, count as nothing.
+    Ops without a formula in the cost pass, such as factorizations and sorts, count as nothing.
     """
     with scope():
         found, machine = _Least(gradient).function(gradient.name), peaks()

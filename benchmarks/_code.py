@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from typing import Any
 
-# What instructions are told apart by although they do the same: metadata, names, the order of a
-# tuple's elements, and of a computation's parameters.
+# Patterns of differences that have no effect: metadata, names, the order of a tuple's elements, and
+# of a computation's parameters.
 _METADATA = re.compile(r", (?:metadata|frontend_attributes)=\{[^}]*\}")
 _INSTRUCTION = re.compile(r" +(?:ROOT )?%[\w.\-]+ = .*")
 _NAME = re.compile(r"%[\w.\-]+")
@@ -17,12 +17,12 @@ _SHAPE = re.compile(r"\w+\[[^\]]*\](?:\{[^}]*\})?")
 
 
 def note(theirs: Any, ours: Any) -> str:
-    """What a row says of two executables that have the same instructions."""
+    """The note in a row if two executables have the same instructions; otherwise empty."""
     return "same instructions" if instructions(theirs) == instructions(ours) else ""
 
 
 def instructions(compiled: Any) -> Counter[str]:
-    """XLA's optimized instructions, and how many there are of each.
+    """XLA's optimized instructions, with counts.
 
     An instruction is an operation with its shape, layout and settings.
     """

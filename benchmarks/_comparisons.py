@@ -1,9 +1,9 @@
-"""What is compared, and how both sides are made to do the same work.
+"""The measures of the benchmarks, in which both sides do the same work.
 
-A measure is a function ``(case, repetitions) -> (jax, jaxmlir)`` with the ratio it promises; the
+A measure is a function ``(case, repetitions) -> (jax, jaxmlir)`` with the promised ratio; the
 stages of a gradient are measured together (see :mod:`benchmarks._gradients`).  JAX caches traces,
 jaxprs and lowerings by the identity of functions and jaxprs; so every repetition makes these anew.
-Both sides find the process warm: modules imported, rules met before.
+The process is warm for both sides: modules are imported, and rules were used before.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Case:
 
 
 def _import(case: Case, repetitions: int) -> Sides:
-    """JAX tracing the function in cleared caches, and importing the jaxpr that it has traced."""
+    """JAX traces the function with cleared caches; jaxmlir imports the traced jaxpr."""
 
     def prepare() -> tuple[Work, Work]:
         function, _ = case.make()
@@ -73,13 +73,13 @@ def _import(case: Case, repetitions: int) -> Sides:
 
 
 def _lower(case: Case, repetitions: int) -> Sides:
-    """Lowering the same jaxpr to StableHLO, by JAX and from the dialect, in the warm process."""
+    """Both lower the same jaxpr to StableHLO in the warm process, ours from the dialect."""
 
     def prepare() -> tuple[Work, Work]:
         closed = case.trace()
         program = jaxmlir.from_jaxpr(closed)
         of_jax = jax.jit(core.jaxpr_as_fun(closed)).trace(*case.flat)
-        # What `program.lower()` does, stopped after JAX has traced the call.
+        # The first half of `program.lower()`: JAX traces the call.
         of_jaxmlir = program._jitted.trace(*case.flat)
         return of_jax.lower, of_jaxmlir.lower
 
@@ -87,7 +87,7 @@ def _lower(case: Case, repetitions: int) -> Sides:
 
 
 def _parse(case: Case, repetitions: int) -> Sides:
-    """JAX tracing the function in cleared caches; parsing and verifying the program's text."""
+    """JAX traces the function with cleared caches; jaxmlir parses and verifies the text."""
     text = jaxmlir.from_jaxpr(case.trace()).as_text()
 
     def prepare() -> tuple[Work, Work]:
@@ -104,7 +104,7 @@ def _on_device(case: Case) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
 
 def _calls(of_jaxmlir: Callable[..., Any]) -> Callable[[Case, int], Sides]:
-    """Dispatching a compiled function that has next to nothing to compute."""
+    """Measures the dispatch of a compiled function that computes almost nothing."""
 
     def measure(case: Case, repetitions: int) -> Sides:
         function, args = _on_device(case)
@@ -121,7 +121,7 @@ def _calls(of_jaxmlir: Callable[..., Any]) -> Callable[[Case, int], Sides]:
 
 
 def _run(case: Case, repetitions: int) -> Sides:
-    """Running the compiled programs, results waited for."""
+    """Runs the compiled programs and waits for the results."""
     function, args = _on_device(case)
     program = jaxmlir.trace(function)(*args)
     theirs = jax.jit(function).lower(*args).compile()
@@ -130,7 +130,7 @@ def _run(case: Case, repetitions: int) -> Sides:
 
 
 def _run_batched(case: Case, repetitions: int) -> Sides:
-    """Running the compiled programs on batches of arguments."""
+    """Runs the compiled programs on batches of arguments."""
     function, args = _on_device(case)
     batches = jax.tree.map(lambda x: jax.numpy.stack([x] * _transforms.BATCH), args)
     batched = jaxmlir.trace(function)(*args).vmap(axis_size=_transforms.BATCH)
@@ -164,7 +164,7 @@ GRADIENTS = (*_PLAIN, *_NAIVE)
 _SMALL = _cases(PROGRAMS, "small", "plain")
 _FORMULAS = tuple(Case(name, make, "formulas") for name, make in FORMULAS.items())
 _TRANSFORMED = (*_PLAIN, *_SMALL, *_FORMULAS)
-# What XLA's compile time grows with: more layers of the same, more steps of a stencil.
+# Programs for the growth of XLA's compile time: with more equal layers, or more stencil steps.
 _DEEP = (
     Case("transformer_48_layers", lambda: deep_transformer(48), "deep"),
     Case("stencil_20_steps", lambda: deep_stencil(20), "deep"),
@@ -180,13 +180,13 @@ Row = tuple[str, Sides]
 
 @dataclass(frozen=True)
 class Measure:
-    """What is measured on which programs.
+    """One or more measures, and the programs that they are taken on.
 
     Attributes:
-      targets: by the name of what is measured, the promised ratio of jaxmlir to JAX, if one is, and
-        the unit.
+      targets: the promised ratio of jaxmlir to JAX (or ``None``) and the unit, by the name of the
+        measure.
       cases: the programs.
-      rows: measures those names that are wanted on one of them.
+      rows: takes the wanted measures on one of the programs.
     """
 
     targets: Mapping[str, tuple[float | None, str]]
@@ -200,7 +200,7 @@ def _measure(
     cases: tuple[Case, ...],
     time: Callable[[Case, int], Sides | None],
 ) -> Measure:
-    """A measure of one name, of those programs that ``time`` gives something of."""
+    """A single measure, which skips programs for which ``time`` returns ``None``."""
 
     def rows(case: Case, repetitions: int, _: Collection[str]) -> Iterator[Row]:
         sides = time(case, repetitions)
@@ -211,11 +211,11 @@ def _measure(
 
 
 def measures(level: int) -> tuple[Measure, ...]:
-    """Everything that is measured, gradients at an optimization level."""
+    """All measures, with gradients at an optimization level."""
     of_gradients = functools.partial(_gradients.stages, level=level)
     return (
         _measure("import", 0.25, (*_PLAIN, _LARGE), _import),
-        # XLA takes a minute to compile the large program, so that it is lowered here, not run.
+        # XLA takes a minute to compile the large program: it is lowered here, but not run.
         _measure("lower", 1.0, (*_PLAIN, *_GROWTH), _lower),
         _measure("parse", 1.0, (_LARGE,), _parse),
         _measure("call", 1.1, (_TINY,), _calls(lambda f, args: jaxmlir.trace(f)(*args))),
@@ -235,7 +235,7 @@ Selected = tuple[Measure, Case, tuple[str, ...]]
 
 
 def selection(wanted: Callable[[str], Any], level: int) -> Iterator[Selected]:
-    """Measures and programs, with those names of which ``measure/program`` is wanted."""
+    """The measures and programs for which ``wanted("measure/program")`` holds."""
     for measure in measures(level):
         for case in measure.cases:
             names = tuple(name for name in measure.targets if wanted(f"{name}/{case.name}"))
@@ -244,7 +244,7 @@ def selection(wanted: Callable[[str], Any], level: int) -> Iterator[Selected]:
 
 
 def compare(selected: Selected, repetitions: int) -> Iterator[Comparison]:
-    """Measures one program."""
+    """Takes the selected measures on one program."""
     measure, case, names = selected
     for name, sides in measure.rows(case, repetitions, names):
         target, unit = measure.targets[name]

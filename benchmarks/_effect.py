@@ -1,9 +1,9 @@
-"""What each pass of a level does for programs: gradients compiled with it, and without it.
+"""Measures the effect of each pass of a level: gradients compiled with it and without it.
 
-A pass changes a program if its gradient, optimized without the pass, compiles to other
-instructions of XLA's.  Then the two take turns, and what they take is compared: in CPU time of all
-threads, least of several, and in what no other process disturbs: instructions of XLA's, its own
-count of flops and bytes, and temporary memory.  All are ratios, with the pass to without it.
+A pass changes a program if its gradient, optimized without the pass, compiles to other XLA
+instructions.  Then the two executables take turns.  Compared are the CPU time of all threads (the
+least of several), and numbers that no other process disturbs: XLA's instructions, its own counts of
+flops and bytes, and temporary memory.  All are ratios: with the pass to without it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ PAYS = 1.02
 
 
 class Effect(NamedTuple):
-    """What a pass does to a gradient: ratios, with the pass to without it.
+    """The effect of a pass on a gradient, as ratios: with the pass to without it.
 
     Attributes:
       run: CPU time, if it was measured.
-      instructions, flops, bytes, temp: what is counted of the executable.
-      compile: CPU time that XLA takes.
+      instructions, flops, bytes, temp: counts of the executable.
+      compile: CPU time of XLA's compilation.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Effect(NamedTuple):
 
 
 def effects(case: Case, names: Collection[str], level: int, repetitions: int) -> Iterator[Effect]:
-    """The passes, of those named, that change what the gradient of a program compiles to."""
+    """The effects of those of the named passes that change the compiled gradient of a program."""
     function, args = case.make()
     program = jaxmlir.trace(function)(*case.abstract)
 
@@ -89,7 +89,7 @@ def _active(program: jaxmlir.Program, level: int) -> Set[str]:
 
 
 def _compiled(program: jaxmlir.Program) -> tuple[Any, float]:
-    """The executable, and the seconds of CPU that XLA took."""
+    """The executable, and the CPU seconds of its compilation."""
     lowered = program.lower()
     start = time.process_time()
     return lowered.compile(), time.process_time() - start
@@ -106,14 +106,14 @@ def _counts(compiled: Any) -> tuple[float, float, float, float]:
 
 
 def main(names: Collection[str], only: str, repetitions: int, path: str | None) -> int:
-    """Prints, and writes, what passes do for the programs whose name matches."""
+    """Prints, and writes, the effects of passes on the programs whose name matches."""
     found: list[Effect] = []
     programs = [case for case in GRADIENTS if re.search(only, case.name)]
     for n, case in enumerate(programs, 1):
         for effect in effects(case, names, 2, repetitions):
             found.append(effect)
             print(f"{case.name:24}{effect.name:32}{_shown(effect)}", flush=True)
-        # Interrupted, it has what there is.
+        # Written after each program, so that an interrupted run leaves its results.
         document = {"jax": jax.__version__, "programs": n, "results": [e._asdict() for e in found]}
         if path:
             _report.dump(document, path)
@@ -122,14 +122,14 @@ def main(names: Collection[str], only: str, repetitions: int, path: str | None) 
 
 
 def _shown(effect: Effect) -> str:
-    """The ratios of one effect, the greatest changes of what is counted."""
+    """The ratios of one effect, as text."""
     run = "" if effect.run is None else f"time {effect.run:.2f}, "
     counts = {"flops": effect.flops, "bytes": effect.bytes, "memory": effect.temp}
     return run + ", ".join(f"{name} {ratio:.2f}" for name, ratio in counts.items())
 
 
 def table(document: Mapping[str, Any], level: int = 2) -> Iterator[str]:
-    """The effects as a table of Markdown: for each pass of the level, where it does most."""
+    """The effects as a Markdown table: for each pass and measure, the program it helps most."""
     yield "| pass | changes | time | flops | bytes | temporary memory | compile time |"
     yield "|---|---|---|---|---|---|---|"
     found = [Effect(**record) for record in document["results"]]
@@ -140,7 +140,7 @@ def table(document: Mapping[str, Any], level: int = 2) -> Iterator[str]:
 
 
 def _most(effects: Sequence[Effect], measure: str) -> str:
-    """The program that a pass does most for by one measure, and how much."""
+    """The program on which a pass has the best ratio of one measure, and the ratio."""
     ratios = {e.program: getattr(e, measure) or 1.0 for e in effects}
     best = min(ratios, key=ratios.__getitem__, default="")
     return f"{1 / ratios[best]:.3g}x `{best}`" if best and ratios[best] * PAYS < 1 else ""

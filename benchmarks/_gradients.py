@@ -1,11 +1,10 @@
-"""A gradient at an optimization level, from the Python function to its numbers, beside JAX's.
+"""Measures each stage of a gradient, from the Python function to its numbers, beside JAX's.
 
-The stages of ours are ``jaxmlir.trace``; passes, differentiation and passes again; ``lower``;
-``compile``; calls.  Those of JAX are ``jax.jit(f).trace``; tracing ``jax.grad`` of that jaxpr;
-``lower`` and ``compile`` of ``jax.jit(jax.grad(f))``; calls.  Both compile once more for each
-repetition, until that has taken a while, and run what they compiled first: ``grad_run`` is the time
-on the wall, ``grad_cpu`` the CPU time of all threads, which says more on a machine that has other
-things to do.
+Our stages are ``jaxmlir.trace``; passes, differentiation and passes again; ``lower``; ``compile``;
+calls.  JAX's are ``jax.jit(f).trace``; tracing ``jax.grad`` of that jaxpr; ``lower`` and
+``compile`` of ``jax.jit(jax.grad(f))``; calls.  Both compile anew for each repetition, until a time
+limit, and run the first executable.  ``grad_run`` is wall-clock time.  ``grad_cpu`` is the CPU time
+of all threads, which is more reliable on a busy machine.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ from jaxmlir.passes import STORAGE
 if TYPE_CHECKING:
     from benchmarks._comparisons import Case
 
-# How far a gradient may be from JAX's, in the greatest norm and of each array's own size.  Ours
-# computes the same in another order; on these programs, in 32 bits, JAX's own results are up to
-# 1e-4 away from those in 64 bits.
+# How far a gradient may be from JAX's, in the maximum norm, relative to each array's own size.
+# Ours is computed in another order; on these programs, JAX's own results in 32 bits are up to 1e-4
+# away from those in 64 bits.
 TOLERANCE = 1e-3
 NEGLIGIBLE = 1e-3
 
-# Seconds after which a stage is not repeated any more, those for which an executable is called over
-# and over, and the least bytes that are told apart.
+# The seconds after which a stage is not repeated any more; the seconds for which one timing calls
+# an executable repeatedly; the least number of temporary bytes that is told apart.
 _BUDGET = {"compile": 20.0, "run": 20.0}
 _CALLS = 0.03
 _PAGE = 4096
 
-# What is measured, the ratio of jaxmlir to JAX that it promises, and the unit.
+# The measured stages, with the promised ratio of jaxmlir to JAX, and the unit.
 STAGES = {
     "grad_trace": (1.2, "s"),
     "grad_transform": (1.0, "s"),
@@ -51,7 +50,7 @@ STAGES = {
 
 
 class Mismatch(Exception):
-    """A gradient is not JAX's."""
+    """A gradient differs from JAX's."""
 
 
 def gradient(
@@ -60,9 +59,9 @@ def gradient(
     target: str | None = None,
     without: Collection[str] = (),
 ) -> jaxmlir.Program:
-    """Passes, the gradient in the first argument, and passes once more.
+    """Runs passes, takes the gradient in the first argument, and runs passes again.
 
-    It is what ``jaxmlir.jit`` makes of ``jax.grad`` of a function.
+    ``jaxmlir.jit`` does the same for ``jax.grad`` of a function.
     """
     structured = program.optimize(level, without={*STORAGE, *without}, target=target)
     return structured.grad().optimize(level, without=without)
@@ -71,7 +70,7 @@ def gradient(
 def stages(
     case: Case, repetitions: int, wanted: Collection[str], level: int
 ) -> Iterator[tuple[str, Sides]]:
-    """The wanted stages, by name."""
+    """Measures the wanted stages and yields them by name."""
     measured = {
         "grad_trace": lambda: _trace(case, repetitions),
         "grad_transform": lambda: _transform(case, repetitions, level),
@@ -91,7 +90,7 @@ def stages(
 def _guarded(
     names: Collection[str], measure: Callable[[], dict[str, Sides]]
 ) -> Iterator[tuple[str, Sides]]:
-    """The measurements, or for each name what went wrong."""
+    """The measurements, or the error for each name."""
     try:
         yield from measure().items()
     except Exception as e:
@@ -123,7 +122,7 @@ def _transform(case: Case, repetitions: int, level: int) -> Sides:
             lambda: gradient(program, level),
         )
 
-    # What programs share is made for the second one, and the third finds it.
+    # Things that programs share are made for the second program; the third finds them made.
     return side_by_side(prepare, repetitions, warm_up=2, seconds=20.0, clock=time.thread_time)
 
 
@@ -132,7 +131,7 @@ def _lower(case: Case, repetitions: int, level: int) -> Sides:
         function, _ = case.make()
         of_jax = jax.jit(jax.grad(function)).trace(*case.abstract)
         program = gradient(jaxmlir.trace(function)(*case.abstract), level)
-        # What `program.lower()` does, stopped after JAX has traced the call.
+        # The first half of `program.lower()`: JAX traces the call.
         of_jaxmlir = program._jitted.trace(*case.abstract)
         return of_jax.lower, of_jaxmlir.lower
 
@@ -142,7 +141,7 @@ def _lower(case: Case, repetitions: int, level: int) -> Sides:
 def _executables(
     case: Case, repetitions: int, wanted: Collection[str], level: int
 ) -> dict[str, Sides]:
-    """Compiling, running, and memory; the results are compared first."""
+    """Measures compilation, runs and memory; compares the results before the runs."""
     kept: list[Any] = []
 
     def prepare() -> tuple[Work, Work]:
@@ -195,10 +194,10 @@ def runs(
     repetitions: int,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Sides:
-    """Runs two executables, results waited for; notes if both have the same instructions.
+    """Times calls of two executables, and notes if both have the same instructions.
 
-    One is called over and over for a while, then the other: the first call after a collection of
-    garbage, or after the other's call, takes up to a millisecond longer.
+    Each is called repeatedly for a while before the other one, because the first call after a
+    garbage collection, or after the other's call, takes up to a millisecond longer.
     """
     sides = side_by_side(
         lambda: (
@@ -215,19 +214,19 @@ def runs(
 
 
 def temporary(compiled: Any) -> Timing:
-    """What the executable allots beside arguments and results, at least a page."""
+    """The temporary bytes of an executable, i.e. without arguments and results; at least a page."""
     size = max(_PAGE, compiled.memory_analysis().temp_size_in_bytes)
     return Timing(size, size, size)
 
 
 def check_equal(ours: Any, theirs: Any, tolerance: float = TOLERANCE) -> float:
-    """How far two pytrees of arrays are apart, in the greatest norm and of each array's own size.
+    """The distance of two pytrees of arrays, in the maximum norm, relative to each array's size.
 
-    An array that is small beside the others has a size of at least :data:`NEGLIGIBLE` of theirs: a
-    gradient that is zero but for roundings, such as that of a bias which a softmax takes out again.
+    The size of an array counts as at least :data:`NEGLIGIBLE` times that of the largest one: a
+    gradient may be zero up to rounding, such as that of a bias which a softmax cancels.
 
     Raises:
-      Mismatch: farther than the tolerance, or one has a NaN where the other has none.
+      Mismatch: the distance exceeds the tolerance, or there is a NaN.
     """
     pairs = [
         (np.asarray(a, np.float64), np.asarray(b, np.float64))
@@ -238,7 +237,7 @@ def check_equal(ours: Any, theirs: Any, tolerance: float = TOLERANCE) -> float:
     for i, ((a, b), own) in enumerate(zip(pairs, sizes, strict=True)):
         distance = np.max(np.abs(a - b), initial=0.0)
         size = max(own, NEGLIGIBLE * np.nanmax(sizes))
-        # Not `>`: a NaN is far from everything.
+        # Not `>`: a NaN must be a mismatch.
         if not distance <= tolerance * size:
             raise Mismatch(
                 f"array {i} of the gradient is {distance / size:.2g} from JAX's, of its greatest "

@@ -1,7 +1,7 @@
-"""Timing two implementations side by side, and what is kept of it.
+"""Times two implementations side by side, and defines the results.
 
-The two take turns in one process, so that what the machine does meanwhile hits both.  What a
-comparison reports is the ratio of their medians; the spread says how far to trust it.
+The two take turns in one process, so that other work on the machine affects both.  A comparison
+reports the ratio of their medians; the spread shows how far to trust it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Work = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds (or bytes) that the repetitions of one side took."""
+    """The seconds (or bytes) of the repetitions of one side."""
 
     min: float
     median: float
@@ -35,7 +35,7 @@ NOTHING = Timing(math.nan, math.nan, math.nan)
 
 
 class Sides(NamedTuple):
-    """What JAX and jaxmlir took, in what respect they were compared, or why they were not."""
+    """The timings of JAX and jaxmlir, with a note, or an error if they could not be compared."""
 
     jax: Timing
     jaxmlir: Timing
@@ -49,16 +49,16 @@ class Comparison:
     """One row of the results.
 
     Attributes:
-      measure: what was measured: ``import``, ``lower`` ...
+      measure: the name of the measure: ``import``, ``lower`` ...
       program: the name of the program.
-      jax, jaxmlir: what both sides took.
-      target: the ratio of medians that jaxmlir promises not to exceed, if it does.
-      equations: how many there are in the program, those of called functions not counted.
+      jax, jaxmlir: the timings of both sides.
+      target: the ratio of medians that jaxmlir promises not to exceed, if any.
+      equations: the number of equations in the program, without those of called functions.
       group: the set that the program belongs to, ``plain``, ``naive`` ...; summaries are by set.
-      unit: what the numbers are: seconds, ``s``, or bytes, ``B``.
-      note: what else there is to say of the two.
-      error: why a side's result is no good, or that it has none; then the timings are NaN.
-      bound: the least that either could take (:mod:`benchmarks._bound`), where that is known.
+      unit: the unit of the numbers: seconds, ``s``, or bytes, ``B``.
+      note: a remark about the two.
+      error: why a side has a wrong result or none; then the timings are NaN.
+      bound: a lower bound for either side (:mod:`benchmarks._bound`), if known.
     """
 
     measure: str
@@ -93,17 +93,18 @@ def side_by_side(
     """Times two pieces of work in turn.
 
     Args:
-      prepare: makes both, for one repetition; not timed.  It leaves nothing behind that would
-        let a later repetition find its work done.
-      repetitions: how many timings there are of each, and more until `least_seconds` are over.
-      calls: how often one timing calls the work; the timing is their mean.
-      call_seconds: one timing calls it until so long is over, after a call that is not counted: for
-        work that is short, and slower the first time after something else was done.
-      in_order: the second needs what the first leaves; otherwise each goes first in turn.
-      warm_up: so many rounds come first and are not counted.
-      seconds: no round is begun after so long, once one is counted.
-      clock: ``time.thread_time`` for work that one thread does, ``time.process_time`` for work of
-        several, as other processes slow these less than the clock on the wall.
+      prepare: makes both pieces for one repetition; not timed.  It must not cache anything that
+        would let a later repetition find its work done.
+      repetitions: the number of timings of each, or more until `least_seconds` are over.
+      calls: how often one timing calls the work; the timing is the mean of the calls.
+      call_seconds: one timing calls the work for so long, after a call that is not counted: for
+        short work that is slower the first time after other work.
+      in_order: the first always runs first, because the second needs its result; otherwise each
+        goes first in turn.
+      warm_up: the number of rounds at the start that are not counted.
+      seconds: no round begins after so long, once one is counted.
+      clock: ``time.thread_time`` for work of one thread, ``time.process_time`` for work of several,
+        because other processes affect these less than the wall clock.
     """
     times: tuple[list[float], list[float]] = ([], [])
     start = time.monotonic()
@@ -122,7 +123,7 @@ def side_by_side(
 def _seconds(
     work: Work, calls: int, clock: Callable[[], float], least_seconds: float = 0.0
 ) -> float:
-    """Seconds per call; the garbage collector runs before, not meanwhile (as in ``timeit``)."""
+    """Seconds per call; garbage is collected before, and not during calls (as in ``timeit``)."""
     gc.collect()
     gc.disable()
     try:

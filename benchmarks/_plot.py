@@ -13,7 +13,7 @@ _FASTER, _SLOWER = "#2b7a78", "#c8553d"
 
 
 def plot(document: Mapping[str, Any], path: str) -> None:
-    """Writes the chart of a document of results: JAX's time (or bytes) by jaxmlir's, log scale."""
+    """Plots a document of results: JAX's time (or bytes) divided by jaxmlir's, on a log scale."""
     groups: dict[str, list[tuple[str, float]]] = {}
     for result in document["results"]:
         if "ratio" in result and result["ratio"] > 0:
@@ -60,12 +60,12 @@ def _svg(groups: Mapping[str, list[tuple[str, float]]], caption: str) -> Iterato
 
 
 def _ticks(low: float, high: float) -> Iterable[float]:
-    """Numbers 1, 2, 5, 10 ... around the values and 1."""
+    """The numbers of 1, 2, 5, 10 ... that cover the values and 1."""
     every = [m * 10.0**e for e in range(-4, 7) for m in (1, 2, 5)]
     first = max((t for t in every if t <= min(low, 0.5)), default=every[0])
     last = min((t for t in every if t >= max(high, 2.0)), default=every[-1])
     ticks = [t for t in every if first <= t <= last]
-    # No more than what can be read.
+    # Few enough ticks to read.
     return [
         t
         for t in ticks

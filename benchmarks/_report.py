@@ -1,4 +1,4 @@
-"""Results as tables and as JSON."""
+"""Formats results as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def row(result: Comparison) -> str:
 
 
 def summary(results: Iterable[Comparison]) -> Iterator[str]:
-    """For each measure and set of programs, the ratios: their geometric mean, least and greatest.
+    """The geometric mean, least and greatest ratio for each measure and set of programs.
 
-    A mean ratio below 1 is given as a speed-up as well: what JAX takes, in jaxmlir's.
+    The inverse of the mean ratio is given too, as a speed-up.
     """
     groups: dict[tuple[str, str], list[Comparison]] = {}
     for result in results:
@@ -68,7 +68,7 @@ def summary(results: Iterable[Comparison]) -> Iterator[str]:
 
 
 def _growth(lowered: Iterable[Comparison]) -> Iterator[str]:
-    """Microseconds per equation: constant where the cost is linear."""
+    """Microseconds per equation: constant if the cost is linear in the length of a program."""
     rows = [result for result in lowered if result.program.startswith("equations_")]
     if rows:
         yield "\nlowering, us per equation" + "".join(f"{r.equations:>10}" for r in rows)
@@ -94,7 +94,7 @@ def _span(timing: Timing, unit: str) -> str:
 
 
 def to_json(results: Iterable[Comparison], repetitions: int, level: int) -> dict[str, Any]:
-    """The results with what they were measured on."""
+    """The results, with the versions and the machine that they were measured on."""
     import jax
     import jaxlib
 
@@ -116,7 +116,7 @@ def to_json(results: Iterable[Comparison], repetitions: int, level: int) -> dict
 
 
 def record(result: Comparison) -> dict[str, Any]:
-    """A row as JSON, which has no NaN."""
+    """A row as JSON; NaNs, which JSON does not have, are replaced."""
     record = dataclasses.asdict(result)
     if result.error:
         return {key: value for key, value in record.items() if key not in ("jax", "jaxmlir")}
@@ -135,7 +135,7 @@ def _processor() -> str:
 
 
 def dump(document: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Writes a document, each result on a line of its own."""
+    """Writes a document with each result on a separate line."""
     rest = {key: value for key, value in document.items() if key != "results"}
     lines = ",\n".join(f"  {json.dumps(_rounded(result))}" for result in document["results"])
     head = json.dumps(rest, indent=1)[:-2]
@@ -153,7 +153,7 @@ def _rounded(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """How the ratios of two documents differ, for the programs that both measured."""
+    """Reports how the ratios of two documents differ, for the programs that both measured."""
     for label, document in (("before", before), ("after", after)):
         yield f"{label}: jax {document['jax']}, {document['machine']['processor']}"
     yield f"{'measure':15}{'program':23}{'before':>8}{'after':>8}{'change':>9}"

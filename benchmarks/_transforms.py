@@ -1,11 +1,11 @@
-"""Differentiating and batching a program: the passes, and JAX on the same jaxpr.
+"""Times differentiation and batching of a program: by the passes, and by JAX on the same jaxpr.
 
-Each repetition traces the program anew, once for each side, so that neither finds its work done:
-the trace of a custom rule stays with the equation.  Both find rules that they have met before.
+Each repetition traces the program anew for each side, because JAX keeps the trace of a custom rule
+with the equation.  Other caches are warm: both have seen the rules of the primitives before.
 jaxmlir's time includes the verification of the result.
 
-An imported program has its custom derivative rules in its IR, as a saved one does.  JAX runs those
-functions each time; so there is a measure of a program that has them yet to be traced, too.
+An imported program has its custom derivative rules in its IR, as a saved one does.  JAX traces the
+rules' functions each time; so another measure starts from a program with untraced rules.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ BATCH = 4
 
 
 def grad(case: Case, repetitions: int) -> Sides:
-    """The gradient in all arguments that have one, from a traced (imported) program."""
+    """Times the gradient in all differentiable arguments, of a program with traced rules."""
     return _grad(case, repetitions, rules_traced=True)
 
 
 def grad_rules(case: Case, repetitions: int) -> Sides | None:
-    """The gradient where custom rules are yet to be traced; ``None`` without such rules."""
+    """Times the gradient of a program with untraced custom rules; ``None`` without such rules."""
     if not jaxmlir.from_jaxpr(case.trace()).has_untraced_rules:
         return None
     return _grad(case, repetitions, rules_traced=False)
@@ -56,7 +56,7 @@ def _grad(case: Case, repetitions: int, *, rules_traced: bool) -> Sides:
 
 
 def vmap(case: Case, repetitions: int) -> Sides:
-    """All arguments batched, from a traced (imported) program."""
+    """Times batching over all arguments of an imported program."""
     batched = [jax.ShapeDtypeStruct((BATCH, *a.shape), a.dtype) for a in case.flat]
 
     def prepare() -> tuple[Work, Work]:
@@ -71,7 +71,7 @@ def vmap(case: Case, repetitions: int) -> Sides:
 
 
 def _scalar(closed: Any) -> Any:
-    """The jaxpr as a function with its one result."""
+    """The jaxpr as a function that returns its one result."""
     flat = core.jaxpr_as_fun(closed)
 
     @functools.wraps(flat)

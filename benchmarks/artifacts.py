@@ -1,16 +1,16 @@
-"""``python -m benchmarks.artifacts``: what a saved program saves.
+"""``python -m benchmarks.artifacts``: the time and space that a saved program saves.
 
 Three comparisons, each in fresh processes that take turns:
 
-* *start*: from an imported JAX to the lowered gradient of a flax transformer (``--layers``), by
+* *start*: from an imported JAX to the lowered gradient of a flax transformer (``--layers``): by
   importing its source, tracing and lowering; by loading its artifact, differentiating and lowering
-  that; and the same of an artifact whose repeated blocks are functions (``jaxpr-outline``).  The
-  last two by default, and *again*, where a process before it has kept what rules gave
+  it; and by an artifact whose repeated blocks are functions (``jaxpr-outline``).  The last two run
+  without the rule cache, and *again* with the results of rules that an earlier process has cached
   (``JAXMLIR_CACHE_DIR``, see ``docs/rule-cache.md``);
 * *size*: the artifact beside its constants and MLIR bytecode;
 * *open*: loading an artifact with a constant of 1 GB (``--gigabytes``), and reading the file.
 
-Times are seconds of CPU, but those of *open*, which are by the clock, with the file in the
+Times are seconds of CPU, except for *open*: these are wall-clock times, with the file in the
 operating system's cache.
 """
 
@@ -104,7 +104,7 @@ def child(code: str, folder: str, rules: str = "") -> float:
     """The number that a fresh process prints last.
 
     Args:
-      rules: where it keeps what rules give; by default nowhere.
+      rules: the folder of its rule cache; by default it has none.
     """
     root = str(Path(__file__).resolve().parent.parent)
     done = subprocess.run(

@@ -1,15 +1,15 @@
-"""Measures what things cost on the machine at hand, and writes the table that passes read.
+"""Measures the costs of ops on this machine, and writes the cost table that passes read.
 
     python -m benchmarks.calibrate                     prints the table, beside the one in the tree
     python -m benchmarks.calibrate --write             writes it: jaxmlir/targets/tables/cpu.toml
     python -m benchmarks.calibrate --target tpu:v5e    prints what its compiler estimates
 
-Each number is the slope of the CPU time of a program in something that it has more of: two
-programs, compiled by XLA, that differ in one thing.  The fastest of several runs counts, which
-another program on the machine disturbs least; still, let there be none.  It takes a minute.
+Each number is a slope: the difference in CPU time of two programs, compiled by XLA, that differ
+only in how many they have of one thing.  The fastest of several runs counts, because other
+processes disturb it least; still, run none meanwhile.  It takes a minute.
 
-What is no time (from which size on the C library maps a block anew, say), and elements of ops that
-are no functions of one, are taken over from the table in the tree.
+Numbers that are no times (the size from which the C library maps a block anew, say), and costs of
+ops that are not elementwise, are kept from the table in the tree.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class Meter:
-    """What programs take: measured here, or as the compiler of a target estimates it."""
+    """Takes the times of programs: measured here, or estimated by the compiler of a target."""
 
     target: Target | None = None
 
     def seconds(
         self, function: Callable[..., Any], *args: Any, clock: Clock = time.process_time
     ) -> float:
-        """How long the fastest of several runs of a function takes, compiled."""
+        """The seconds of the fastest of several runs of a compiled function."""
         if self.target is not None:
             return 1e-9 * jaxmlir.aot(jax.jit(function), self.target, *args).estimate.nanoseconds
         compiled = jax.jit(function).lower(*args).compile()
@@ -74,16 +74,16 @@ class Meter:
         *args: Any,
         clock: Clock = time.process_time,
     ) -> float:
-        """Nanoseconds that one step more takes.
+        """Nanoseconds for each additional step.
 
         Args:
-          make: the function of so many steps.
+          make: makes the function with a given number of steps.
         """
         times = [self.seconds(make(count), *args, clock=clock) for count in (few, many)]
         return max(0.0, 1e9 * (times[1] - times[0]) / (many - few))
 
     def storing(self, rows: Any) -> float:
-        """Nanoseconds of a byte that one loop stores and another one reads."""
+        """Nanoseconds for each byte that one loop stores and another one reads."""
 
         def at_once(rows: Any) -> Any:
             return lax.scan(lambda total, row: (total + jnp.sum(row * row), None), 0.0, rows)[0]
@@ -96,7 +96,7 @@ class Meter:
         return max(0.0, 1e9 * longer / rows.nbytes)
 
     def compiling(self, count: int) -> float:
-        """Nanoseconds of CPU time for which XLA compiles a chain of so many products and sums."""
+        """Nanoseconds of CPU time that XLA takes to compile a chain of ``count`` muls and adds."""
         found = []
         for _ in range(3):
             jax.clear_caches()
@@ -108,7 +108,7 @@ class Meter:
 
 
 def chain(step: Callable[..., Any]) -> Callable[[int], Callable[..., Any]]:
-    """Functions of so many steps one after another, which other arguments are the same in."""
+    """Makes functions of a number of steps in a row; all get the same further arguments."""
 
     def make(count: int) -> Callable[..., Any]:
         def function(x: Any, *others: Any) -> Any:
@@ -122,7 +122,7 @@ def chain(step: Callable[..., Any]) -> Callable[[int], Callable[..., Any]]:
 
 
 def in_turn(count: int) -> Callable[..., Any]:
-    """So many kernels on an array, each of which all threads work on: a loop keeps them apart."""
+    """``count`` multi-threaded kernels on an array, in a loop that keeps XLA from fusing them."""
     return lambda x: lax.fori_loop(0, count, lambda _, y: y * y + 0.5, x)
 
 
@@ -135,7 +135,7 @@ def kept_call(x: Any) -> Any:
 
 
 def measured(meter: Meter) -> Iterator[tuple[str, float]]:
-    """The costs by name, in nanoseconds."""
+    """Yields the costs by name, in nanoseconds."""
     rng = np.random.default_rng(0)
 
     def array(*shape: int) -> Any:
@@ -176,7 +176,7 @@ def counting(count: int) -> Callable[[Any], Any]:
     return lambda x: lax.fori_loop(0, count, lambda _, y: y + 1, x)
 
 
-# Ops that are no functions of one element, as steps of a chain on a vector.
+# Ops that are not unary elementwise ops, as steps of a chain on a vector.
 STEPS: dict[str, Callable[[Any], Any]] = {
     "pow": lambda x: x**x,
     "atan2": lambda x: jnp.arctan2(x, x + 0.5),
@@ -194,7 +194,7 @@ STEPS: dict[str, Callable[[Any], Any]] = {
 
 
 def of_elements(meter: Meter, names: Iterable[str]) -> Iterator[tuple[str, float]]:
-    """The costs of elements, in nanoseconds, of ops by name."""
+    """Yields the costs of ops per element, in nanoseconds, by name."""
     x = jnp.asarray(np.random.default_rng(0).random(MIB // 16, np.float32))
     functions = dict(STEPS) if meter.target else {}
     for name in names:
@@ -214,7 +214,7 @@ def _is_elementwise(function: Callable[..., Any], x: Any) -> bool:
 
 
 def stored_values(count: int) -> Callable[..., Any]:
-    """Loops of which one stores so many numbers in each iteration, and the other reads them."""
+    """Two loops: the first stores ``count`` numbers in each iteration, the second reads them."""
 
     def function(xs: Any) -> Any:
         def forward(total: Any, x: Any) -> Any:
@@ -230,17 +230,17 @@ def stored_values(count: int) -> Callable[..., Any]:
 
 
 def stacked(count: int) -> Callable[[Any], Any]:
-    """So many exponentials, put together."""
+    """A stack of ``count`` exponentials."""
     return lambda x: jnp.stack([jnp.exp(x - float(i)) for i in range(count)])
 
 
 def factorized(count: int) -> Callable[..., Any]:
-    """The LU decompositions of so many matrices."""
+    """The LU decompositions of ``count`` matrices."""
     return lambda x: lax.linalg.lu(x[:count])
 
 
 def caches() -> list[int]:
-    """The bytes of the caches of one core, the nearest first, but for those of instructions."""
+    """The sizes in bytes of one core's caches, nearest first, without instruction caches."""
     found = []
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         if (index / "type").read_text().strip() != "Instruction":
@@ -252,7 +252,7 @@ def table(costs: dict[str, float], elements: dict[str, float], before: dict[str,
     """The table as text.
 
     Args:
-      elements: the costs of elements that were measured; of the others those in the tree are taken.
+      elements: the measured costs per element; other ops keep their costs from the tree.
       before: the table in the tree.
     """
     nearest = caches()[1:2] or before["machines"][""]["caches"]

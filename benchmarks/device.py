@@ -1,17 +1,17 @@
-"""``python -m benchmarks.device``: gradients on the device that is here, a GPU for example.
+"""``python -m benchmarks.device``: gradients on the local device, a GPU for example.
 
     python -m benchmarks.device                         eight minutes of programs
     python -m benchmarks.device --only attention --seconds 60
     python -m benchmarks.device --json out.json
 
-It takes a checkout, JAX and numpy.  Each gradient is compiled by ``jax.jit``, and by
-``jaxmlir.jit`` at levels 0, 1 and 2 and tuned; in turns with JAX's each is run, results waited for,
-by the clock on the wall.  Beside the time stands what a call takes of the device's memory at most:
-arguments, results and temporary bytes, as the compiler says.  Arrays of floats are of 32 bits, and
-then ``bfloat16``; what a program cannot compute in these is left out, with the reason.
+It needs a checkout, JAX and numpy.  Each gradient is compiled by ``jax.jit``, and by
+``jaxmlir.jit`` at levels 0, 1 and 2 and tuned.  Each executable takes turns with JAX's; times are
+by the wall clock, until the results are ready.  A second row has the device memory that a call
+needs at most: arguments, results and temporary bytes, as the compiler reports.  Arrays of floats
+have 32 bits, and then ``bfloat16``; a program that fails in these is left out, with the reason.
 
-Programs are taken in an order that is mixed but always the same, until the time is over: each part
-of it is a sample of all.
+Programs run in a shuffled but fixed order until the time is over, so that those which have run are
+a sample of all.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from benchmarks import _comparisons, _gradients, _report
 from benchmarks._measure import NOTHING, Comparison, Sides, Timing
 
 SECONDS = 480.0
-# The ratios of time that are promised.
+# The promised ratios of time, by form.
 FORMS: dict[Any, float | None] = {0: 1.05, 1: 1.03, 2: 1.03, "tune": 1.03}
 DTYPES = {"f32": jnp.float32, "bf16": jnp.bfloat16}
 
 
 def measured(case: _comparisons.Case, dtype: str) -> Iterator[Comparison]:
-    """A gradient in arrays of a dtype: for each form the time, and the bytes at most."""
+    """Measures a gradient in arrays of a dtype: for each form the time, and the peak bytes."""
 
     def row(form: Any, sides: Sides, unit: str = "s") -> Comparison:
         name = form if form == "tune" else f"O{form}"
@@ -72,7 +72,7 @@ def _as(x: Any, dtype: str) -> Any:
 
 
 def _compiled(function: Any, args: Sequence[Any], form: Any) -> Any:
-    """The executable of a gradient at a level, or in the form that is fastest on the arguments."""
+    """The executable of a gradient at a level, or tuned for the arguments."""
     jitted = jaxmlir.jit(jax.grad(function), optimize=form)
     if form == "tune":
         jax.block_until_ready(jitted(*args))

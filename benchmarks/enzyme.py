@@ -1,11 +1,11 @@
-"""``python -m benchmarks.enzyme``: the same gradients by Enzyme-JAX, beside those of JAX.
+"""``python -m benchmarks.enzyme``: the same gradients by Enzyme-JAX, compared with JAX's.
 
     pip install enzyme-ad==0.0.16                    # for jax 0.10.2
     python -m benchmarks.enzyme --only newton
 
-Enzyme-JAX differentiates and optimizes StableHLO.  A program that it cannot compile may end the
-process; so each has one of its own, where Enzyme and JAX take turns.  Ratios to JAX are what can be
-compared with those of ``python -m benchmarks --only '^grad_'``.
+Enzyme-JAX differentiates and optimizes StableHLO.  A program that it cannot compile may kill the
+process; so each has its own, in which Enzyme and JAX take turns.  The ratios to JAX can be compared
+with those of ``python -m benchmarks --only '^grad_'``.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _failed(name: str, group: str, error: str) -> Comparison:
 
 
 def _measure(function: Any, args: Any, repetitions: int) -> dict[str, tuple[Any, Any, str]]:
-    """Running the gradient, by the clock and in CPU time, and its temporary memory."""
+    """The gradient's wall-clock time, CPU time and temporary memory, by Enzyme and by JAX."""
     import jax
     from enzyme_ad.jax import enzyme_jax_ir
 

@@ -3,11 +3,11 @@
     python -m benchmarks.first_result --only 'mlp|kalman' --repetitions 5
 
 Fresh processes take turns: ``jax.jit(jax.grad(f))``, and ``jaxmlir.jit(jax.grad(f), optimize=2)``,
-whose time has the import of jaxmlir in it.  The *first* process of each finds no cache; the
-*second* finds what one before it left: what XLA compiled (``JAX_COMPILATION_CACHE_DIR``), and of
-ours what rules and passes gave, too.  Least of the repetitions, in seconds of CPU of all threads,
-and by the clock.  At most JAX's and 0.15 s are promised, and at most 0.7 of JAX's in the geometric
-mean.
+whose time includes the import of jaxmlir.  The *first* process of each finds no cache; the *second*
+finds the caches of the first: XLA's executables (``JAX_COMPILATION_CACHE_DIR``), and in our case
+also results of rules and passes.  Times are the least of the repetitions: CPU seconds of all
+threads, and wall-clock seconds.  jaxmlir promises at most JAX's time plus 0.15 s, and at most 0.7
+of JAX's in the geometric mean.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ print(json.dumps((time.process_time() - cpu, time.perf_counter() - wall)))
 
 
 class Seconds(NamedTuple):
-    """What a process took: of CPU, and by the clock."""
+    """The CPU and wall-clock seconds of a process."""
 
     cpu: float
     wall: float
 
 
 class Row(NamedTuple):
-    """The least that each side took in a first and in a second process."""
+    """The least times of each side, in a first and in a second process."""
 
     jax: Seconds
     ours: Seconds
@@ -74,7 +74,7 @@ def measure(name: str, scale: str, repetitions: int) -> Row:
                     caches = _caches(f"{kept}/{side}") if again else {}
                     found = _process(side, name, scale, caches)
                     times.setdefault((side, again), []).append(found)
-    # Least of each alone: what else runs on the machine makes either longer only.
+    # The least CPU and the least wall-clock time, each by itself: other processes only add time.
     least = {key: Seconds(*map(min, zip(*found, strict=True))) for key, found in times.items()}
     return Row(*(least[side, again] for again in (False, True) for side in ("jax", "ours")))
 
@@ -111,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--scale", default="full", choices=("full", "small"))
     options = parser.parse_args(argv)
-    # As pip does when it installs a package.
+    # Compile to bytecode, as pip does when it installs a package.
     compileall.compile_dir(Path(__file__).parent.parent / "jaxmlir", quiet=1)
     print(f"jax {jax.__version__}, seconds of CPU (by the clock), least of {options.repetitions}\n")
     print("| program | JAX | jaxmlir | | second: JAX | jaxmlir | |\n|---|---|---|---|---|---|---|")

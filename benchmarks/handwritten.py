@@ -4,8 +4,8 @@
     python -m benchmarks.handwritten --level 1
 
 The gradient of ``trace(A @ B)`` is ``(B^T, A^T)``, without a product; the derivative rules of the
-matrix product and the trace give two products with the identity.  Microseconds by the clock on the
-wall, each beside the one by hand, in turns.
+matrix product and the trace give two products with the identity.  Times are wall-clock
+microseconds; each gradient takes turns with the handwritten one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def by_hand(a: Any, b: Any) -> Any:
 
 
 def gradients(level: int, args: Sequence[Any]) -> dict[str, Callable[..., Any]]:
-    """Compiled gradients, by where they come from."""
+    """Compiled gradients, by origin."""
     program = jaxmlir.trace(trace_of_product)(*args)
     ours = program.optimize(level).grad((0, 1)).optimize(level)
     return {

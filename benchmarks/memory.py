@@ -3,9 +3,9 @@
     python -m benchmarks.memory                      four programs with loops and two without
     python -m benchmarks.memory lstm_scan --budgets 0.5,0.1 --json out.json --plot out.svg
 
-Each row is a compiled gradient: the bytes that XLA says it needs besides arguments and results, and
-the CPU time of all threads, the median of runs that take turns with JAX's.  The first row of a
-program is ``jax.jit(jax.grad(f))``; ``-`` is no budget: what the pass does by itself.
+Each row is a compiled gradient: the temporary bytes that XLA reports, besides arguments and
+results, and the CPU time of all threads, the median of runs that take turns with JAX's.  The first
+row of a program is ``jax.jit(jax.grad(f))``; ``-`` is the pass without a budget.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Point:
     """One compiled gradient.
 
     Attributes:
-      budget: the budget asked for, ``None`` for the pass without one; of JAX, ``"jax"``.
+      budget: the requested budget; ``None`` for the pass without one, ``"jax"`` for JAX.
       temp: bytes besides arguments and results.
       seconds: CPU time of a run.
-      error: the greatest difference from JAX's gradient, by the greatest element of each array.
+      error: the greatest difference from JAX's gradient, relative to each array's greatest element.
     """
 
     program: str
@@ -132,7 +132,7 @@ _LEFT, _SIDE = 60, 380
 
 
 def svg(found: Sequence[Point]) -> Iterator[str]:
-    """The curves: memory across, time upwards, both as parts of JAX's."""
+    """The curves as SVG: memory across, time upwards, both relative to JAX's."""
     curves: dict[str, list[tuple[float, float]]] = {}
     for name in dict.fromkeys(point.program for point in found):
         (of_jax, *rest) = [point for point in found if point.program == name]

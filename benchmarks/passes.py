@@ -1,27 +1,27 @@
-"""``python -m benchmarks.passes``: what the passes of ``-O2`` cost, in microseconds per op.
+"""``python -m benchmarks.passes``: the cost of the passes of ``-O2``, in microseconds per op.
 
     python -m benchmarks.passes                      all of them
     python -m benchmarks.passes jaxpr-cse --sizes 1000,10000
 
-There are three programs for all passes.  The gradient of ``many_equations`` is a function without
-calls of about three ops for every equation, a quarter of which the clean-up passes remove.
-``many_loops`` is a sequence of loops before they are differentiated, each with a body of a dozen
-ops, some of them invariant: once with bodies that differ in a number, and once with two bodies for
-all loops, which are not counted more than once.  Each pass runs on what those before it leave,
-which may be little.  A pass whose cost is linear in the length of the program has one number in its
-row.
+All passes run on three programs.  The gradient of ``many_equations`` is a function without calls,
+of about three ops for every equation; the clean-up passes remove a quarter of these.  The other two
+are ``many_loops``: a sequence of undifferentiated loops, each with a body of a dozen ops, some of
+them loop-invariant.  In one the bodies differ in a constant; in the other all loops share two
+bodies, whose ops are counted once.  Each pass runs on the output of the passes before it, which may
+be short.  If the cost of a pass is linear in the length of the program, the numbers in its row are
+equal.
 
-In the table of worst cases each program is one that one pass rewrites most of, or looks at longest
-(:mod:`benchmarks.programs.worst_cases`); this pass runs on what the clean-up passes leave of it.
-Passes that look at gradients as they are compiled run on what all passes of the level before them
-leave of these; one that looks through calls is measured per op with calls inlined.
+In the table of worst cases, each program is one that one pass rewrites most of, or examines longest
+(:mod:`benchmarks.programs.worst_cases`).  The pass runs on the output of the clean-up passes.
+Passes that transform gradients for compilation run on the output of all earlier passes of the
+level.  A pass that looks through calls is measured per op with calls inlined.
 
-With ``--effect`` it says instead what each pass does for the programs of the plain and the naive
-set: of how many it changes what their gradients compile to, and by how much they are faster with
-it (:mod:`benchmarks._effect`).
+With ``--effect`` it reports instead the effect of each pass on the plain and the naive programs:
+for how many it changes the compiled gradient, and how much faster these are with it
+(:mod:`benchmarks._effect`).
 
-The clock is that of the one thread that works; of several repetitions the fastest counts, as what
-else runs on the machine makes them slower only.
+Times are CPU times of the one thread that works.  The fastest of several repetitions counts, as
+other processes can only make one slower.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from jaxmlir.passes import LEVELS, STORAGE, Instrumentation, Pipeline, parse_pip
 
 SIZES = (1_000, 10_000, 100_000)
 PROMISED = 25.0
-# A pass that is repeated is so for this many seconds, and so often at most.
+# Repetitions of a pass continue for this many seconds, up to this number.
 SECONDS, MOST = 0.1, 20
 # The arguments of the worst cases grow with these.
 MOST_OPS_OF_WORST = 10_000
@@ -52,7 +52,7 @@ CLEAN_UP = "jaxpr-inline,jaxpr-canonicalize,jaxpr-cse,jaxpr-dce"
 
 
 def gradient(ops: int) -> jaxmlir.Program:
-    """A straight program of about so many ops."""
+    """A program of about so many ops, without calls and loops."""
     function, args = many_equations(ops // 3)
     return jaxmlir.trace(function)(*args).grad()
 
@@ -77,7 +77,7 @@ def transformer(ops: int) -> jaxmlir.Program:
 
 
 def compiled(make: Callable[[int], Program], name: str, ops: int) -> jaxmlir.Program:
-    """The gradient of a program as a pass finds it in the level's pipeline."""
+    """The gradient of a program after all passes before ``name`` in the level's pipeline."""
     function, args = make(ops)
     program = jaxmlir.trace(function)(*args).optimize(2, without=STORAGE).grad()
     before = ",".join(LEVELS[2][: LEVELS[2].index(name)])
@@ -86,7 +86,7 @@ def compiled(make: Callable[[int], Program], name: str, ops: int) -> jaxmlir.Pro
 
 
 def cleaned(make: Callable[[int], Program], ops: int) -> jaxmlir.Program:
-    """What the clean-up passes leave of a program."""
+    """The program after the clean-up passes."""
     function, args = make(ops)
     program = jaxmlir.trace(function)(*args)
     parse_pipeline(CLEAN_UP).run(program, Instrumentation(verify_each=False))
@@ -94,12 +94,12 @@ def cleaned(make: Callable[[int], Program], ops: int) -> jaxmlir.Program:
 
 
 def count(program: jaxmlir.Program) -> int:
-    """The ops of a program."""
+    """The number of ops of a program."""
     return sum(len(list(f.entry_block.operations)) for f in program.functions.values())
 
 
 def count_inlined(program: jaxmlir.Program) -> int:
-    """The ops of a program's function with its calls inlined."""
+    """The number of ops of a program's main function with its calls inlined."""
     with scope():
         return len(analyses_of(program).inlined(program.function(program.name)).ops)
 
@@ -110,7 +110,7 @@ def layers(ops: int) -> Program:
 
 
 class Worst(NamedTuple):
-    """A program of about so many ops on which a pass has most to do, and how these are counted."""
+    """A worst case: a pass, a maker of a program of about so many ops, and how ops are counted."""
 
     name: str
     make: Callable[[int], jaxmlir.Program]
@@ -176,10 +176,10 @@ WORST: dict[str, Worst] = {
 def costs(
     program: jaxmlir.Program, names: Sequence[str], repetitions: int
 ) -> Iterator[tuple[str, float]]:
-    """For each pass its microseconds per op that it finds.
+    """Yields the microseconds of each named pass per op of its input.
 
-    All passes of the level that come before those of ``names`` run too, so that each pass sees what
-    it sees in the level's pipeline.
+    The other passes of the level run too, so that each pass gets the same input as in the level's
+    pipeline.
     """
     quiet = Instrumentation(verify_each=False)
     for name in dict.fromkeys((*LEVELS[2], *names)):
@@ -190,7 +190,7 @@ def costs(
 
 
 def seconds_of(pipeline: Pipeline, program: jaxmlir.Program, repetitions: int) -> Timing:
-    """How long passes take on copies of a program."""
+    """The time that passes take on copies of a program."""
     quiet, times = Instrumentation(verify_each=False), []
     most = MOST if repetitions > 1 else 1
     while len(times) < repetitions or (sum(times) < SECONDS and len(times) < most):
@@ -221,9 +221,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _table(program: str, names: Sequence[str], sizes: Sequence[int], repetitions: int) -> None:
-    """Prints what each pass costs on a program of each size."""
+    """Prints the cost of each pass on a program of each size."""
     found: dict[str, list[float]] = {name: [] for name in names}
-    # Modules are loaded and rules are met before anything is timed.
+    # Load modules and rules before anything is timed.
     list(costs(PROGRAMS[program](200), names, 1))
     for size in sizes:
         for name, cost in costs(PROGRAMS[program](size), names, repetitions):
@@ -234,7 +234,7 @@ def _table(program: str, names: Sequence[str], sizes: Sequence[int], repetitions
 
 
 def _table_of_worst(names: Sequence[str], sizes: Sequence[int], repetitions: int) -> None:
-    """Prints what passes cost on the program of each that they have most to do on."""
+    """Prints the cost of passes on their worst cases."""
     sizes = [size for size in sizes if size <= MOST_OPS_OF_WORST]
     _head("worst cases", sizes)
     for title, worst in WORST.items():

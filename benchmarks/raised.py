@@ -1,11 +1,11 @@
-"""``python -m benchmarks.raised``: programs that went to StableHLO and came back.
+"""``python -m benchmarks.raised``: programs that are lowered to StableHLO and raised again.
 
     python -m benchmarks.raised --only 'mlp|kalman' --json raised.json
 
-Each program is exported by ``jax.export`` with its gradient (``vjp_order=1``), and raised.  The
-gradient that jaxmlir takes of what was raised must be the exported one.  A row says what raising
-costs for an op, beside what JAX takes to trace and lower the source; and the run time of the
-raised program's gradient at ``-O2`` beside that of the traced program's.
+Each program is exported by ``jax.export`` with its gradient (``vjp_order=1``), and raised.
+jaxmlir's gradient of the raised program must equal the exported one.  A row has the cost of raising
+per op, beside the time that JAX takes to trace and lower the source; and the run time of the raised
+program's gradient at ``-O2`` beside that of the traced program's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from benchmarks.programs import NAIVE, PROGRAMS
 
 
 class Row(NamedTuple):
-    """What one program showed: ops, seconds, and ratios to the traced program."""
+    """The results of one program: ops, seconds, and ratios to the traced program."""
 
     ops: int
     trace: float
@@ -41,10 +41,10 @@ class Row(NamedTuple):
 
 
 def measure(make: Callable[[str], tuple[Any, Any]], repetitions: int) -> Row:
-    """One program at its full size.
+    """Measures one program at its full size.
 
     Raises:
-      Mismatch: the gradient of what was raised is not the exported one.
+      Mismatch: the gradient of the raised program differs from the exported one.
     """
     function, args = make("full")
     abstract = jax.tree.map(jax.typeof, args)
@@ -80,7 +80,7 @@ def measure(make: Callable[[str], tuple[Any, Any]], repetitions: int) -> Row:
 
 
 def least(work: Callable[[], object], repetitions: int, fresh: bool = False) -> float:
-    """The least CPU time of some repetitions, in seconds; ``fresh``: without JAX's caches."""
+    """The least CPU time of the repetitions, in seconds; ``fresh`` clears JAX's caches before."""
     times = []
     for _ in range(repetitions):
         if fresh:
@@ -92,7 +92,7 @@ def least(work: Callable[[], object], repetitions: int, fresh: bool = False) -> 
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measures what is selected; 1 where a gradient is not the exported one, or a program fails."""
+    """Measures the selection; returns 1 if a gradient differs or a program fails."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.raised", description=__doc__)
     parser.add_argument("--only", default="", metavar="REGEX", help="programs to measure")
     parser.add_argument("--repetitions", type=int, default=3, help="timings of each side (3)")

@@ -1,17 +1,17 @@
-"""``python -m benchmarks.targets``: gradients as the compilers of TPUs and GPUs see them.
+"""``python -m benchmarks.targets``: estimated costs of gradients on TPUs and GPUs.
 
     python -m benchmarks.targets                              every target whose compiler is here
     python -m benchmarks.targets --targets tpu:v5e --only sinkhorn
     python -m benchmarks.targets --json out.json --plot out.svg
 
 Each gradient at an optimization level is compiled ahead of time (:func:`jaxmlir.aot`), beside that
-of ``jax.jit``; no device is needed.  Compared are the cycles that the TPU's compiler expects, or
-what the kernels of a GPU take at least, by their launches, bytes and products; loops count as often
-as they run.  These are estimates, which rank programs; nothing is run.  Temporary bytes are those
-of the compiler.
+of ``jax.jit``; no device is needed.  For TPUs the cycles that their compiler expects are compared;
+for GPUs a lower bound of the kernels' time, from launches, bytes and products.  Loops count as
+often as they run.  These are estimates, which rank programs; nothing is run.  Temporary bytes are
+what the compiler reports.
 
-Each program is compiled in a process of its own, for a limited time.  What the file of results has
-already is not measured again.
+Each program is compiled in a process of its own, for a limited time.  Results that the file
+already has are not measured again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from jaxmlir import targets
 from jaxmlir.targets import compilers
 
 TARGETS = ("tpu:v5e", "cuda:h100")
-# The ratio that is promised, of time and of bytes; these only where the time is not much less.
+# The promised ratio of times.  No more bytes than JAX's are promised if that ratio exceeds ENOUGH.
 LIMIT, ENOUGH = 1.02, 0.9
 
 
@@ -86,7 +86,7 @@ def _case(name: str) -> _comparisons.Case:
 
 
 def _in_a_process(name: str, target: str, options: argparse.Namespace) -> list[Comparison]:
-    """One program, measured by a process that is given up after a while of CPU time."""
+    """Measures one program in a process that is killed after a limit of CPU time."""
     command = [sys.executable, "-m", "benchmarks.targets", "--one", name, "--targets", target]
     command += ["--level", str(options.level), "--without", options.without]
     command += ["--seconds", str(options.seconds)]
@@ -95,7 +95,7 @@ def _in_a_process(name: str, target: str, options: argparse.Namespace) -> list[C
             command,
             capture_output=True,
             text=True,
-            # On a machine with other things to do.
+            # The wall clock's limit is longer: the machine may be busy.
             timeout=8 * options.seconds,
             check=False,
         )
@@ -112,7 +112,7 @@ def _in_a_process(name: str, target: str, options: argparse.Namespace) -> list[C
 
 
 def read(record: dict[str, Any]) -> Comparison:
-    """A row from its JSON."""
+    """The row that a JSON record describes."""
     fields = {key: value for key, value in record.items() if key != "ratio"}
     for side in ("jax", "jaxmlir"):
         fields[side] = Timing(**fields[side]) if side in fields else NOTHING

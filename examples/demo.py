@@ -3,9 +3,9 @@
     sh tools/demo.sh            from a fresh clone
     python examples/demo.py     where jaxmlir is installed; --full prints whole modules
 
-1. **A pendulum fit.**  Gravity and damping are fitted to measured angles by descending the gradient
-   of a loss through ``jax.experimental.ode.odeint``.  ``odeint`` is a ``custom_vjp`` function: its
-   backward pass solves another differential equation.
+1. **A pendulum fit.**  Gradient descent fits gravity and damping to measured angles.  The loss goes
+   through ``jax.experimental.ode.odeint``, a ``custom_vjp`` function: its backward pass solves
+   another differential equation.
 2. **A transformer block** with attention, a layer norm (``custom_vjp``), soft-capped scores
    (``custom_jvp``) and ReLU (``custom_jvp`` in ``jax.nn``).
 
@@ -188,7 +188,7 @@ def show(
 
 
 class Checks:
-    """Compares bit for bit, and prints both sides."""
+    """Compares numbers bit for bit, and prints both sides."""
 
     def __init__(self) -> None:
         self.passed = True

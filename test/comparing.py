@@ -1,4 +1,4 @@
-"""What tests compare programs and results by."""
+"""Helpers with which tests compare programs and results."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ compat = pytest.mark.compat
 
 
 def reread(program: jaxmlir.Program) -> jaxmlir.Program:
-    """The program as an artifact, or its text, has it."""
+    """The program read back from an artifact, or from its text."""
     again = round_trip.reread(program)
     assert again.as_text() == program.as_text()
     return again
 
 
 def bits(tree):
-    """Dtypes, shapes and bytes of the leaves: equal for NaNs of equal payload, and not for -0.0."""
+    """Dtypes, shapes and bytes of the leaves: NaNs of equal payload are equal, 0.0 and -0.0 not."""
     return [(x.dtype, x.shape, x.tobytes()) for x in map(np.asarray, jax.tree.leaves(tree))]
 
 

@@ -1,7 +1,7 @@
-"""Where the tests run: on CPU, with eight devices, whatever accelerator the machine has.
+"""Configures pytest: tests run on eight CPU devices, whatever accelerator the machine has.
 
-Both settings are read once, when JAX starts, so they have to be in the environment before any
-test module imports JAX.
+JAX reads both settings once, when it starts, so they must be in the environment before any test
+module imports JAX.
 """
 
 import collections
@@ -19,29 +19,29 @@ import pytest
 import round_trip
 import sampling
 
-# Every run tries the same examples: a change is judged by what it changes.
+# Every run tries the same examples, so that a failure is due to a change.
 hypothesis.settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
 hypothesis.settings.load_profile("repeatable")
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 
-# Nothing is read that another version of the package has kept.
+# Disable the persistent cache, which may hold results of another version of the package.
 os.environ.pop("JAXMLIR_CACHE_DIR", None)
 
-# What a test compiles runs once, on little data, so the machine code need not be good, and XLA
-# spends less than half the time where it need not be.  XLA's passes over a program, which are what
-# programs are written for, are all there; the lit tests run what users run.
+# Compiled tests run once, on little data, so their machine code need not be fast: without its
+# optimization XLA takes less than half the time.  All of XLA's passes over HLO, which programs are
+# written for, still run.  The lit tests compile as users do.
 _FLAGS = [
     "--xla_force_host_platform_device_count=8",
     "--xla_backend_optimization_level=0",
     "--xla_llvm_disable_expensive_passes=true",
-    # Parts for several threads cost a quarter of the time, and it is the workers that are parallel.
+    # Splitting code for several threads costs a quarter of the time; the workers are parallel.
     "--xla_cpu_parallel_codegen_split_count=1",
 ]
 if metadata.version("jax").startswith("0.10."):
-    # Newer ones have no such choice.
+    # Newer versions have no such option.
     _FLAGS.append("--xla_cpu_use_fusion_emitters=false")
-# Behind them, so that a flag that is set already has the last word.
+# Flags that are already set come last, so that they take precedence.
 os.environ["XLA_FLAGS"] = " ".join([*_FLAGS, os.environ.get("XLA_FLAGS", "")])
 
 
@@ -77,7 +77,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    # In the environment, for the workers of pytest-xdist.
+    # Workers of pytest-xdist read these from the environment.
     os.environ[round_trip.VARIABLE] = config.getoption("--through")
     os.environ[sampling.VARIABLE] = str(int(config.getoption("--whole")))
 
@@ -98,15 +98,15 @@ def pytest_collection_modifyitems(config, items):
 
 
 def _spread_out(names, one_in):
-    """Some of the names, at least one: not the same column of each table of cases."""
+    """Chooses names by their hash, at least one: not the same column of each table of cases."""
     numbers = {name: zlib.crc32(name.encode()) for name in names}
     chosen = [name for name, number in numbers.items() if number % one_in == 0]
     return chosen or [min(numbers, key=numbers.get)]
 
 
 def pytest_collection_finish():
-    # What has been imported stays: the collector need not look at it again and again.  What tests
-    # leave is soon more than the few objects after which it runs by default, and is freed in time.
+    # Imported objects stay: freeze them, so that the garbage collector skips them.  By default it
+    # runs after a few new objects, which tests soon exceed: raise that threshold.
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
@@ -114,14 +114,14 @@ def pytest_collection_finish():
 
 @pytest.fixture(autouse=True)
 def same_numbers(request):
-    """A test draws the same numbers from its module's ``RNG``, whichever tests ran before it."""
+    """Seeds the module's ``RNG``, so that a test's numbers don't depend on the tests before it."""
     generator = getattr(request.module, "RNG", None)
     if generator is not None:
         generator.seed(0)
 
 
-# A worker frees what it holds above so many bytes, which is compiled again: its peak, which tests
-# beside it share the machine with, is to stay under 2 GiB.
+# Above so many bytes, a worker clears its caches, although it compiles again then: its peak must
+# stay under 2 GiB, as several workers share the machine.
 _MEMORY = 3 << 29
 
 
@@ -132,22 +132,22 @@ def memory_limit():
 
 @pytest.fixture(autouse=True)
 def bounded_memory(memory_limit):
-    """Frees what JAX has compiled, where a worker has grown large."""
+    """Clears JAX's caches if the worker's memory has grown large."""
     yield
     if _resident() > memory_limit[0]:
         jax = sys.modules.get("jax")
         if jax is not None:
             jax.clear_caches()
         gc.collect()
-        # The C library keeps what is freed between what is not.
+        # Without this the C library keeps freed blocks that lie between used ones.
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
-        # What is held still is in use.
+        # The remaining memory is in use.
         memory_limit[0] = max(_MEMORY, 3 * _resident() // 2)
 
 
 def _resident():
-    """The bytes of memory that this process holds, as far as the system tells."""
+    """The resident bytes of this process; 0 if the system does not tell."""
     try:
         pages = Path("/proc/self/statm").read_text().split()[1]
     except OSError:
@@ -157,7 +157,7 @@ def _resident():
 
 @pytest.fixture(scope="session", autouse=True)
 def passes_tell_the_truth():
-    """Fails where a pass says that it left a program as it was, and did not."""
+    """Fails if a pass reports that it left a program unchanged, but has changed it."""
     from jaxmlir.dialect.ir import module_bytecode
     from jaxmlir.passes import pipeline
 

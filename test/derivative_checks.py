@@ -1,4 +1,4 @@
-"""Compares what the passes make of a function with what JAX makes of it.
+"""Compares derivatives and batches of a function by the passes with those by JAX.
 
 Both sides are compiled as one computation each, so that a check costs two compilations.
 """
@@ -12,7 +12,7 @@ import jaxmlir
 
 
 def close(ours, theirs, rtol=2e-5, atol=1e-6):
-    """The same pytree of arrays of the same dtype, and nearly the same numbers."""
+    """Asserts that pytrees have the same structure and dtypes, and nearly the same numbers."""
     assert jax.tree.structure(ours) == jax.tree.structure(theirs)
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         assert jnp.shape(a) == jnp.shape(b) and a.dtype == b.dtype
@@ -24,7 +24,7 @@ def close(ours, theirs, rtol=2e-5, atol=1e-6):
 
 
 def vector_like(tree, seed):
-    """Random tangents (or cotangents) of a pytree: float0 for what has none."""
+    """Random tangents (or cotangents) of a pytree; float0 for leaves that have none."""
     rng = np.random.RandomState(seed)
 
     def leaf(x):
@@ -41,7 +41,7 @@ def vector_like(tree, seed):
 
 
 def check_derivatives(f, args, *, forward=True, text=False, rtol=2e-5):
-    """jvp, linearize and vjp of the program of ``f`` are JAX's.
+    """Checks that jvp, linearize and vjp of the program of ``f`` give JAX's results.
 
     Args:
       forward: also jvp and linearize, which are errors for functions with a custom VJP.
@@ -79,7 +79,7 @@ def check_derivatives(f, args, *, forward=True, text=False, rtol=2e-5):
 
 
 def check_vmap(f, args, in_axes, out_axes=0, axis_size=3, **options):
-    """vmap of the program of ``f`` is JAX's, for batches of the arguments ``f`` takes."""
+    """Checks that vmap of the program of ``f`` gives JAX's results; ``args`` are unbatched."""
     one = jax.tree.map(
         lambda axis, x: x if axis is None else jax.tree.map(lambda a: jnp.take(a, 0, axis), x),
         tuple(in_axes) if not isinstance(in_axes, int) else (in_axes,) * len(args),
@@ -90,7 +90,7 @@ def check_vmap(f, args, in_axes, out_axes=0, axis_size=3, **options):
     if name is None:
         program = jaxmlir.trace(f)(*one)
     else:
-        # A collective can be traced only where its axis is known.
+        # A collective can be traced only if its axis is known.
         axis_env = [(name, axis_size)]
         program = jaxmlir.from_jaxpr(jax.make_jaxpr(f, axis_env=axis_env)(*one))
     batched = program.vmap(in_axes, out_axes, axis_size=axis_size, **options)

@@ -1,4 +1,4 @@
-"""Pages in a headless Chromium, driven by chromedriver, where both are installed.
+"""Drives pages in a headless Chromium by chromedriver, if both are installed.
 
 The protocol is WebDriver's (https://www.w3.org/TR/webdriver2/), which is JSON over HTTP.
 """
@@ -33,12 +33,12 @@ KEYS = {
     "Enter": "\ue007", "Escape": "\ue00c", "End": "\ue010", "Home": "\ue011",
 }  # fmt: skip
 
-# The browser is on this machine, whatever proxy there is.
+# The browser runs on this machine: bypass any proxy.
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Browser:
-    """A browser with one window."""
+    """A browser session with one window."""
 
     def __init__(self, address: str, binary: str, folder: Path):
         arguments = [*ARGUMENTS, f"--user-data-dir={folder}"]
@@ -90,11 +90,11 @@ class Browser:
         )
 
     def errors(self) -> list[str]:
-        """What the page has written to the console, or raised."""
+        """The page's console messages and uncaught errors."""
         return [entry["message"] for entry in self._send("POST", "/se/log", {"type": "browser"})]
 
     def devtools(self, command: str, **parameters: Any) -> Any:
-        """What a command of Chrome's DevTools protocol gives."""
+        """The result of a command of Chrome's DevTools protocol."""
         content = {"cmd": command, "params": parameters}
         return self._send("POST", "/goog/cdp/execute", content)
 
@@ -104,10 +104,10 @@ class Browser:
 
 @contextlib.contextmanager
 def chromium(folder: Path) -> Iterator[Browser]:
-    """A headless Chromium; the test is skipped where there is none.
+    """A headless Chromium; the test is skipped if there is none.
 
     Args:
-      folder: an empty one, for what it keeps.
+      folder: an empty folder for the browser's files.
     """
     binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if binary is None or driver is None:

@@ -23,7 +23,7 @@ def cubed(x):
     return x**3
 
 
-# Not the derivative of the cube: a program that loses the rule gives other numbers.
+# Deliberately not the derivative of the cube: a program that loses the rule gives other numbers.
 @cubed.defjvp
 def cubed_jvp(primals, tangents):
     (x,), (t,) = primals, tangents
@@ -95,7 +95,7 @@ def apply(step, x, y):
 
 
 def kept(body, x, y):
-    """A loop that keeps its state in a reference."""
+    """A loop with its state in a reference."""
     ref = jax.new_ref(x)
 
     def step(carry, row):
@@ -107,7 +107,7 @@ def kept(body, x, y):
 
 
 def carried(body, x, y):
-    """The same loop without one."""
+    """The loop of :func:`kept` with its state in the carry, without a reference."""
 
     def step(carry, row):
         carry, state = carry
@@ -119,7 +119,7 @@ def carried(body, x, y):
 
 
 def pushed(body):
-    """A function with a JVP rule that calls the function, and is not its derivative."""
+    """A function whose JVP rule calls the function, and is not its derivative."""
     f = jax.custom_jvp(lambda x, y: run(body, x, y))
 
     @f.defjvp
@@ -132,7 +132,7 @@ def pushed(body):
 
 
 def pulled(body):
-    """A function with a VJP rule that calls the function, and is not its derivative."""
+    """A function whose VJP rule calls the function, and is not its derivative."""
     f = jax.custom_vjp(lambda x, y: run(body, x, y))
 
     def bwd(residuals, ct):
@@ -151,7 +151,7 @@ simple = st.sampled_from([*UNARY, *BINARY])
 
 
 def programs_of(*kinds):
-    """Programs whose loops, calls ... are of those kinds, two deep."""
+    """Programs whose nested steps (loops, calls ...) are of those kinds, at most two deep."""
 
     def nested(inner):
         body = lists_of(inner, 2)
@@ -164,8 +164,8 @@ def programs_of(*kinds):
 
 
 programs = programs_of("scan", "fori", "vmap")
-# With calls, recomputation, linear solves and rules that call their own function.  Reverse mode
-# takes VJP rules too, forward mode loops of unknown length.
+# Steps with calls, recomputation, linear solves and rules that call their own function.  Programs
+# for reverse mode also have VJP rules, those for forward mode loops of unknown length.
 _WITH_RULES = ("scan", "fori", "vmap", "call", "again", "solve", "pushed")
 differentiable_programs = programs_of(*_WITH_RULES)
 reverse_programs = programs_of(*_WITH_RULES, "pulled")
@@ -173,8 +173,8 @@ forward_programs = programs_of(*_WITH_RULES, "while")
 # JAX cannot even trace a batched branch that writes a reference.
 programs_with_references = programs_of("scan", "fori", "call", "again", "pushed", "kept")
 
-# Shrinking compiles hundreds of programs; the ones here are small enough to read.  The newer JAX
-# is given half of what the older one is.
+# No shrinking, which compiles hundreds of programs: those here are small enough to read.  The newer
+# JAX gets half as many examples as the older one.
 budget = examples(
     6 if jax_version() < (0, 12) else 3, settings(phases=[Phase.explicit, Phase.generate])
 )

@@ -1,7 +1,8 @@
-"""How the tests send a program out of the process and back in: the switch ``--through``.
+"""Saves programs and reads them back, in the form that the switch ``--through`` selects.
 
-By default as an artifact, saved and loaded; with ``--through=text``, as text with its constants.
-``conftest`` imports this before JAX may be imported, and so nothing here does.
+By default a program is saved and loaded as an artifact; with ``--through=text``, it is printed and
+parsed, with its constants.  ``conftest`` imports this module before JAX may be imported, so nothing
+here imports JAX at module level.
 """
 
 import os
@@ -13,10 +14,10 @@ WAYS = ("artifact", "text")
 
 
 def through_artifact(program):
-    """The program, saved and loaded, in this process.
+    """The program after saving and loading it, in this process.
 
     Raises:
-      ArtifactError: it cannot be saved.
+      ArtifactError: the program cannot be saved.
     """
     import jaxmlir
 
@@ -27,14 +28,14 @@ def through_artifact(program):
 
 
 def through_text(program):
-    """The program, printed and parsed."""
+    """The program after printing and parsing it."""
     import jaxmlir
 
     return jaxmlir.parse(program.as_text(), constants=program.constants)
 
 
 def reread(program):
-    """The program, written down and read back; one with callbacks as text, in any case."""
+    """The program saved and read back; a program with callbacks always goes through text."""
     from jaxmlir.errors import ArtifactError
 
     if os.environ.get(VARIABLE, WAYS[0]) == "artifact":

@@ -1,6 +1,6 @@
-"""How much of a costly test is run: a fixed sample or, with ``--whole``, all of it.
+"""Selects the cases of costly tests to run: a fixed sample or, with ``--whole``, all of them.
 
-``conftest`` imports this before JAX may be imported, and so nothing here does.
+``conftest`` imports this module before JAX may be imported, so it does not import JAX.
 """
 
 import os
@@ -9,24 +9,24 @@ import hypothesis
 
 VARIABLE = "JAXMLIR_TEST_WHOLE"
 
-# Of the cases of a test that is marked `sampled`, one in so many is run, unless the mark says more.
+# One in so many cases of a test that is marked `sampled` runs, unless the mark has a larger number.
 CASES = 6
 
 
 def number(count):
-    """How many of ``count`` examples are tried: about half where it is a sample that is run."""
+    """How many of ``count`` examples to try: about half, or all of them with ``--whole``."""
     return count if os.environ.get(VARIABLE) == "1" else (count + 1) // 2
 
 
 def some(items):
-    """The items, or every second one where it is a sample that is run."""
+    """Every second one of the items, or all of them with ``--whole``."""
     return list(items)[:: 1 if os.environ.get(VARIABLE) == "1" else 2]
 
 
 def examples(count, settings=None):
-    """Settings of a property that is tried on ``count`` examples, of which a sample is half.
+    """Hypothesis settings for ``count`` examples, or about half of them without ``--whole``.
 
     Args:
-      settings: what else is set; by default, what the profile says.
+      settings: the other settings; by default those of the profile.
     """
     return hypothesis.settings(settings, max_examples=number(count))

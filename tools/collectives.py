@@ -1,12 +1,13 @@
-"""The collectives that XLA compiles sharded programs to, beside those of JAX.
+"""Compares the collectives in compiled sharded programs: jaxmlir's beside those of ``jax.jit``.
 
     python tools/collectives.py                        # the programs over a mesh
     python tools/collectives.py softmax_memory         # a benchmark program, its batch sharded
     python tools/collectives.py pipeline --without jaxpr-remat
 
-On eight devices of the CPU, of each program's gradient: how often a call runs a collective of each
-kind, the bytes of their results, and the CPU time of all devices, for ``jax.jit`` and each level.
-It exits with 1 where a level has more collectives, or more bytes of them, than JAX.
+The tool compiles each program's gradient for eight CPU devices, with ``jax.jit`` and at each level.
+It prints how often a call runs each kind of collective, the bytes of their results, and the CPU
+time of all devices.  It exits with 1 if a level has more collectives, or more bytes of them, than
+JAX.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Counts(dict[str, Collectives]):
     """The collectives of each kind."""
 
     def add(self, other: Counts, times: int = 1) -> None:
-        """Adds others, which run some times."""
+        """Adds other counts, multiplied by how often they run."""
         for kind, (count, size) in other.items():
             known = self.get(kind, Collectives(0, 0))
             self[kind] = Collectives(known.count + times * count, known.bytes + times * size)
@@ -54,14 +55,15 @@ class Counts(dict[str, Collectives]):
 
 
 def collectives(text: str) -> Counts:
-    """What a call of a compiled module runs of each kind.
+    """The collectives of each kind that a call of a compiled module runs.
 
-    The body of a loop counts as often as it is known to turn, of branches the one with the most.
+    A loop body counts as many times as its known trip count, or once.  Of a conditional's branches
+    the one with the most collectives counts.
 
     Args:
       text: of the module, as ``Compiled.as_text`` gives it.
     """
-    # Who runs this as a script sets the path to it first.
+    # Imported here, because `main` first puts jaxmlir on the path.
     from jaxmlir.targets import hlo
 
     computations, entry = hlo.computations(text)
@@ -99,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _print(name: str, options: argparse.Namespace) -> bool:
-    """Prints the rows of a program; whether one has more collectives than JAX's."""
+    """Prints the rows of a program; returns whether one has more collectives than JAX's."""
     import jax
 
     import jaxmlir
@@ -133,7 +135,7 @@ def _print(name: str, options: argparse.Namespace) -> bool:
 
 
 def _program(name: str) -> Any:
-    """A program over a mesh, or a benchmark program whose arguments but the first are sharded."""
+    """A program over a mesh, or a benchmark program with all arguments but the first sharded."""
     import jax
     from jax.sharding import AxisType, Mesh
     from jax.sharding import PartitionSpec as P

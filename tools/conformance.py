@@ -7,13 +7,13 @@
     python tools/conformance.py --steps eval        one step; the page keeps the other columns
 
 A harness (``jax._src.internal_test_util.test_harnesses``) is one configured use of a primitive:
-a function and its arguments.  What is done with it is in ``conformance_steps.py``.  Each worker is
-a process of its own, so a crash costs one harness.
+a function and its arguments.  ``conformance_steps.py`` defines the steps.  Each worker is a process
+of its own, so a crash costs one harness.
 
-Every outcome is a line of ``build/conformance/<jax version>.jsonl``, which begins anew with each
-run; with ``--resume`` it goes on, and what has passed there is left out.  A run of all harnesses
-also writes ``docs/conformance-<jax version>.json`` and, from the summaries of all versions, the
-page ``docs/conformance.md``.  The exit status is 1 if any failed.
+Every outcome is a line of ``build/conformance/<jax version>.jsonl``, which each run writes anew.
+With ``--resume`` lines are appended, and harnesses that have passed are skipped.  A run of all
+harnesses also writes ``docs/conformance-<jax version>.json`` and, from the summaries of all
+versions, the page ``docs/conformance.md``.  The exit status is 1 if any failed.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ EXCLUDED: dict[str, str] = {
 
 
 def harnesses() -> list[Any]:
-    """JAX's harnesses by name; the order in which JAX makes them changes from run to run."""
+    """JAX's harnesses, sorted by name, because JAX's own order changes from run to run."""
     from jax._src.internal_test_util import test_harnesses  # noqa: TID251
 
     return sorted(test_harnesses.all_harnesses, key=lambda harness: harness.fullname)
 
 
 def sample(groups: Sequence[str], size: int) -> list[int]:
-    """About ``size`` indices, every k-th of each group, at least one of each."""
+    """About ``size`` indices: every k-th of each group, but at least one of each group."""
     step = max(1, len(groups) // size)
     seen: Counter[str] = Counter()
     chosen = []
@@ -71,8 +71,8 @@ def sample(groups: Sequence[str], size: int) -> list[int]:
 def run_harness(
     harness: Any, index: int, run_every: int, only: Sequence[str] | None = None
 ) -> Record:
-    """The outcome of one harness in some steps; every so many are run even where the lowered text
-    is JAX's."""
+    """The outcome of one harness in some steps; every ``run_every``-th harness is run even if its
+    lowered text equals JAX's."""
     import conformance_steps as steps
     import numpy as np
 
@@ -87,12 +87,12 @@ def run_harness(
 
 # --- processes ------------------------------------------------------------------------------------
 
-# JAX keeps every compiled program; let them go now and then.
+# JAX caches every compiled program; clear the caches after so many harnesses.
 _CLEAR_EVERY = 200
 
 
 def _work(connection: Connection, run_every: int, only: Sequence[str]) -> None:
-    """A worker: indices in, records out, until ``None`` comes."""
+    """The loop of a worker: receives indices and sends records, until it receives ``None``."""
     import warnings
 
     import jax
@@ -114,7 +114,7 @@ def run_all(
     run_every: int,
     only: Sequence[str],
 ) -> Iterator[Record]:
-    """The outcomes as they come; a harness whose process died failed."""
+    """Yields outcomes as they arrive; a harness whose process died has failed."""
     context = multiprocessing.get_context("spawn")
     left = iter(indices)
     running: dict[Connection, tuple[Any, int]] = {}
@@ -200,7 +200,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     STATE.mkdir(parents=True, exist_ok=True)
     with state.open("a" if options.resume else "w") as file:
         if records and not state.read_text().endswith("\n"):
-            # The run was stopped while it wrote.
+            # An interrupted run left a truncated line: end it.
             file.write("\n")
         for record in report.progress(
             run_all(todo, known, options.workers, options.run_every, only), len(todo)

@@ -1,4 +1,4 @@
-"""What ``conformance.py`` shows and saves: outcomes as counts, tables and a page of the docs."""
+"""The output of ``conformance.py``: counts and tables of outcomes, and a page of the docs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Summary = dict[str, Any]
 
 
 def load(state: Path) -> dict[str, Record]:
-    """The last record of each harness in a state file; a line may be cut off where a run was."""
+    """The last record of each harness in a state file; an interrupted run may truncate a line."""
     records: dict[str, Record] = {}
     for line in state.read_text().splitlines() if state.exists() else ():
         with contextlib.suppress(json.JSONDecodeError):
@@ -29,7 +29,7 @@ def load(state: Path) -> dict[str, Record]:
 
 
 def settled(record: Record | None, steps: Iterable[str]) -> bool:
-    """Whether a harness need not run again: excluded, or passed in every step there is."""
+    """Whether a harness need not run again: it is excluded, or every step ran and none failed."""
     if record is None or "excluded" in record:
         return record is not None
     done = record["steps"]
@@ -37,14 +37,14 @@ def settled(record: Record | None, steps: Iterable[str]) -> bool:
 
 
 def updated(before: Record | None, now: Record) -> Record:
-    """A record with the outcomes of some steps anew."""
+    """The earlier record, with the outcomes of the steps that ran now replaced."""
     if before is None or "excluded" in before or "excluded" in now:
         return now
     return {**before, "steps": {**before["steps"], **now["steps"]}}
 
 
 def progress(records: Iterable[Record], total: int) -> Iterator[Record]:
-    """The records, with a bar that counts them and those that failed."""
+    """Yields the records, and shows a progress bar that counts records and failures."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -66,7 +66,7 @@ def _failures(record: Record) -> dict[str, str]:
 
 
 def summarise(records: Sequence[Record], jax_version: str, steps: list[str]) -> Summary:
-    """Counts by group of primitives and step, with the reasons of what did not pass."""
+    """Counts by group of primitives and by step, with the reasons for what did not pass."""
     groups: dict[str, dict[str, Any]] = {}
     excluded: Counter[str] = Counter()
     failures = []
@@ -112,22 +112,23 @@ def summarise(records: Sequence[Record], jax_version: str, steps: list[str]) -> 
 
 
 def write_docs(docs: Path, summary: Summary, order: Sequence[str]) -> None:
-    """Saves the summary, and the page made from those of all versions.
+    """Saves the summary, and the page made from the summaries of all versions.
 
-    Steps that it does not have are those of the summary saved before; ``order`` is that of all.
+    Steps missing from it are taken from the summary saved before; ``order`` is the order of all
+    steps.
     """
     saved = docs / f"conformance-{summary['jax']}.json"
     if saved.exists() and set(summary["steps"]) != set(order):
         summary = joined(json.loads(saved.read_text()), summary, order)
     text = json.dumps(summary, separators=(",", ":"))
-    # One line a group: small, and a diff shows what changed.
+    # One line for each group keeps the file small and its diffs readable.
     text = text.replace('},"', '},\n"').replace("},{", "},\n{")
     (docs / f"conformance-{summary['jax']}.json").write_text(text + "\n")
     (docs / "conformance.md").write_text(markdown(saved_summaries(docs)))
 
 
 def joined(before: Summary, now: Summary, order: Sequence[str]) -> Summary:
-    """A summary with the columns of two, those of the second where both have one."""
+    """Merges the columns of two summaries; where both have a column, the second one's counts."""
     renewed = now["steps"]
     groups = {
         name: {**before["groups"].get(name, {}), **row} for name, row in now["groups"].items()
@@ -186,7 +187,7 @@ one. Where the two differ, the result is compared with JAX's own evaluation op b
 
 
 def markdown(summaries: Sequence[Summary]) -> str:
-    """The page: totals, what is excluded and what fails, and the counts of every group."""
+    """The page: totals, exclusions, failures, and the counts of every group."""
     parts = [_INTRODUCTION, "\n## Totals\n"]
     parts.append(_table(["jax", "harnesses", "excluded", *_steps(summaries)], _totals(summaries)))
     parts.append(
@@ -270,7 +271,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def show(summary: Summary) -> None:
-    """Prints the groups, the excluded and the failed, and the totals last."""
+    """Prints the groups, then the excluded and failed harnesses, then the totals."""
     console = Console(soft_wrap=True, markup=False, highlight=False)
     console.print(
         _table(["primitive", "harnesses", "excluded", *summary["steps"]], _rows([summary]))

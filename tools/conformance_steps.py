@@ -1,19 +1,18 @@
-"""What conformance means for one function: the steps it goes through, each compared with JAX.
+"""The conformance steps that one function goes through, each compared with JAX.
 
-A ``Case`` is a function and its arguments.  A step is a function of a case that returns how it
-passed, or raises.  To add one, write it and add it to ``STEPS``.
+A ``Case`` is a function and its arguments.  A step is a function of a case that returns how the
+case passed, or raises.  To add a step, write it and add it to ``STEPS``.
 
-Compiling is what costs: a step that ends in running a program first compares the program's lowered
-text with the one ``jax.jit`` lowers.  Where they are the same program (see ``canonical``), the
-results are the same by construction, and the step passes as ``SAME_TEXT`` without running; cases
-made with ``always_run=True`` run all the same.
+Compiling is expensive, so a step that would run a program first compares the program's lowered text
+with that of ``jax.jit``.  If both are the same program (see ``canonical``), so are the results, and
+the step passes as ``SAME_TEXT`` without running; cases with ``always_run=True`` run nevertheless.
 
-What is raised again is mostly the program that is traced, and its derivatives and batches are those
-of the columns ``jvp``, ``vjp`` and ``vmap``: these pass as ``SAME_TEXT``, too.
+The raised program is mostly the same as the traced one.  Then its derivatives and batches are those
+already checked in the columns ``jvp``, ``vjp`` and ``vmap``, and pass as ``SAME_TEXT``, too.
 
-A program evaluated op by op is not the one that ``jax.jit`` compiles, which may fuse, and round
-elsewhere: where the results differ by that, JAX's own evaluation op by op (``jax.disable_jit``) is
-what they must equal bit for bit, and the step passes as ``OP_BY_OP``.
+``jax.jit`` may fuse, and so round differently than evaluation op by op.  If the results of ``eval``
+differ from those of ``jax.jit``, they must equal JAX's own evaluation op by op
+(``jax.disable_jit``) bit for bit, and the step passes as ``OP_BY_OP``.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class JaxFails(Exception):
 
 @dataclass
 class Case:
-    """A function with its arguments, and, made when first asked for, what the steps compare."""
+    """A function with its arguments; the programs and results to compare are computed lazily."""
 
     function: Callable[..., Any]
     args: Sequence[Any]
@@ -65,7 +64,7 @@ class Case:
 
     @functools.cached_property
     def expected_text(self) -> str:
-        """What ``jax.jit`` lowers."""
+        """The canonical text that ``jax.jit`` lowers to."""
         try:
             return canonical(self.jitted.lower(*self.args))
         except Exception as e:
@@ -73,7 +72,7 @@ class Case:
 
     @functools.cached_property
     def expected(self) -> Any:
-        """What ``jax.jit`` returns."""
+        """The results of ``jax.jit``."""
         try:
             return jax.block_until_ready(self.jitted(*self.args))
         except Exception as e:
@@ -85,17 +84,17 @@ class Case:
 
     @functools.cached_property
     def program(self) -> jaxmlir.Program:
-        """The program read back from its text: what every later step works on."""
+        """The program read back from its text; every later step works on it."""
         imported = self.imported
         return jaxmlir.parse(imported.as_text(), constants=imported.constants, verify=False)
 
     @functools.cached_property
     def flat_args(self) -> list[Any]:
-        """The leaves of the arguments, random keys as the integers that they are in StableHLO."""
+        """The leaves of the arguments, with random keys as integers, as they are in StableHLO."""
         return [_data(jax.numpy.asarray(x)) for x in jax.tree.leaves(tuple(self.args))]
 
     def flat_function(self, *leaves: Any) -> Any:
-        """The function of these: its only result, or all of them."""
+        """The function of :attr:`flat_args`; returns its only result, or a tuple of all."""
         old, tree = jax.tree.flatten(tuple(self.args))
         keys = jax.dtypes.prng_key
         leaves = [
@@ -109,13 +108,13 @@ class Case:
 
     @functools.cached_property
     def raised(self) -> jaxmlir.Program:
-        """The program that JAX's own StableHLO is raised to."""
+        """The program raised from JAX's own StableHLO."""
         lowered = jax.jit(self.flat_function, keep_unused=True).lower(*self.flat_args)
         return jaxmlir.from_stablehlo(lowered.compiler_ir())
 
     @functools.cached_property
     def comes_back(self) -> bool:
-        """Whether the raised program is the one that is traced: so is what is made of it, then."""
+        """Whether the raised program equals the traced one; then so do its derivatives."""
         traced = jaxmlir.trace(self.flat_function)(*self.flat_args)
         return _plain_text(self.raised) == _plain_text(traced)
 
@@ -178,8 +177,8 @@ def run(case: Case) -> str:
 
 
 def eval_(case: Case) -> str:
-    """Evaluating the program op by op gives ``jax.jit``'s results, bit for bit, or those of JAX's
-    own evaluation op by op."""
+    """Evaluating the program op by op gives the results of ``jax.jit`` bit for bit, or those of
+    JAX's own evaluation op by op."""
     got = case.program.eval(*case.args)
     try:
         compare(case.expected, got)
@@ -217,8 +216,8 @@ def vmap(case: Case) -> str:
 
 
 def raise_(case: Case) -> str:
-    """JAX's own StableHLO, raised, gives the results of ``jax.jit``, bit for bit; it is lowered to
-    the same text."""
+    """The program raised from JAX's own StableHLO lowers to the same text, or gives the results of
+    ``jax.jit`` bit for bit."""
     flat = case.flat_args
     expected = canonical(jax.jit(case.flat_function, keep_unused=True).lower(*flat))
     same = canonical(case.raised.lower(keep_unused=True)) == expected
@@ -273,11 +272,11 @@ def _raised_and_transformed(case: Case, pairs: Callable[..., Iterator[transforms
 
 
 def _without_promises(function: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
-    """The function that does what StableHLO does at indices that are out of bounds: its gathers
-    read the nearest window, its scatters write nothing.
+    """The function with the out-of-bounds semantics of StableHLO: gathers read the nearest window,
+    scatters write nothing.
 
-    StableHLO doesn't hold a promise that there are none, which some harnesses make and break:
-    there, JAX's derivative isn't that of what is computed.
+    Some harnesses promise that indices are in bounds, and break the promise, which StableHLO cannot
+    express.  For these, JAX's derivative isn't the derivative of the computed function.
     """
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*args)
     modes = jax.lax.GatherScatterMode
@@ -321,7 +320,7 @@ RULES_THAT_ARE_LOST = {
 
 
 def _lost_rule(program: jaxmlir.Program) -> str | None:
-    """Why JAX's derivatives of a program aren't those of its StableHLO."""
+    """The reason why JAX's derivatives of a program aren't those of its StableHLO, if any."""
     names = {name.removeprefix("jaxpr.") for name in primitives_of(program)}
     if names & {"max", "min"} and any(
         jax.numpy.issubdtype(aval.dtype, np.complexfloating) for aval in program.out_avals
@@ -332,16 +331,16 @@ def _lost_rule(program: jaxmlir.Program) -> str | None:
 
 
 def primitives_of(program: jaxmlir.Program) -> set[str]:
-    """The names of all ops of a program."""
+    """The names of the ops at the top level of all functions of a program."""
     return {op.name for f in program.functions.values() for op in f.entry_block.operations}
 
 
 def compare_bits(expected: Sequence[Any], got: Sequence[Any]) -> None:
-    """Compares arrays to the bit, but for what StableHLO does not know: weak types, and that some
-    integers are random keys.
+    """Compares arrays bit for bit, without what StableHLO does not express: weak types and random
+    key types.
 
     Raises:
-      Mismatch: says where, and how many elements differ.
+      Mismatch: names the result and how many of its elements differ.
     """
     if len(expected) != len(got):
         raise Mismatch(f"{len(got)} results, JAX's {len(expected)}")
@@ -367,7 +366,7 @@ def _transformed(case: Case, pairs: Callable[..., Iterator[transforms.Pair]]) ->
 
 
 def _agree(pair: transforms.Pair, always_run: bool) -> str:
-    """Ours lowers to JAX's text, or computes the same up to rounding; or neither is defined."""
+    """Checks that ours lowers to JAX's text or computes the same up to rounding, or both refuse."""
     theirs, ours = jax.jit(pair.theirs), jax.jit(pair.ours)
     try:
         wanted = theirs.lower(*pair.args)
@@ -383,7 +382,7 @@ def _agree(pair: transforms.Pair, always_run: bool) -> str:
         given = ours.lower(*pair.args)
         got = canonical(given)
         if got != expected or always_run:
-            # A call would lower it once more.
+            # Calling the jitted functions would lower them once more.
             compare_closely(wanted.compile()(*pair.args), given.compile()(*pair.args))
     except Exception as e:
         raise Mismatch(f"{pair.name}: {first_line(e)}") from e
@@ -409,7 +408,7 @@ STEPS: dict[str, Callable[[Case], str]] = {
 }
 
 
-# The steps that ask for many programs of each harness.
+# The steps that build several programs for each harness.
 TRANSFORMATIONS = ("jvp", "vjp", "vmap", "raise jvp", "raise vjp", "raise vmap")
 
 
@@ -422,7 +421,7 @@ def check(case: Case, steps: Sequence[str] = tuple(STEPS)) -> dict[str, Any]:
     """
     results = {}
     try:
-        # Before the first step: a function that JAX cannot trace or lower cannot be imported.
+        # Lower before the first step: a function that JAX cannot lower cannot be imported either.
         _ = case.expected_text
         for step in steps:
             try:
@@ -454,10 +453,10 @@ def _same(case: Case, lowered_text: str, run: Callable[[], Any]) -> str:
 
 
 def compare(expected: Any, got: Any) -> None:
-    """Two pytrees of arrays, bit for bit; a NaN equals a NaN.
+    """Compares two pytrees of arrays bit for bit; a NaN equals a NaN.
 
     Raises:
-      Mismatch: says where, and how many elements differ.
+      Mismatch: names the result and how many of its elements differ.
     """
     want, got_structure = jax.tree.structure(expected), jax.tree.structure(got)
     if want != got_structure:
@@ -468,12 +467,12 @@ def compare(expected: Any, got: Any) -> None:
 
 
 def compare_arrays(expected: Any, got: Any, name: str) -> None:
-    """Two arrays, bit for bit; see :func:`compare`."""
+    """Compares two arrays bit for bit; see :func:`compare`."""
     a, b = core.typeof(expected), core.typeof(got)
     if a != b or getattr(a, "weak_type", None) != getattr(b, "weak_type", None):
         raise Mismatch(f"{name} is {_long(b)}, JAX's {_long(a)}")
     x, y = _components(expected), _components(got)
-    # Every NaN counts as the same one; all else is compared by its bytes.
+    # All NaNs count as equal; all other numbers are compared by their bytes.
     if x.dtype.kind not in "biu" and "int" not in x.dtype.name:
         nan = np.isnan(x) & np.isnan(y)
         x, y = np.where(nan, np.zeros_like(x), x), np.where(nan, np.zeros_like(y), y)
@@ -489,16 +488,16 @@ def compare_arrays(expected: Any, got: Any, name: str) -> None:
         )
 
 
-# Fused differently, a result may be rounded differently, in each of the steps that lead to it.
+# How many roundings results may be apart: another fusion may round differently in each operation.
 ROUNDINGS = 64
 
 
 def compare_closely(expected: Any, got: Any, slack: Sequence[float] | None = None) -> None:
-    """Compares two pytrees of arrays, up to a few roundings of an array's largest number.
+    """Compares two pytrees of arrays, up to ``ROUNDINGS`` of an array's largest number.
 
     Args:
       expected, got: JAX's arrays, and ours.
-      slack: for each array, how far its numbers may be apart if that is more.
+      slack: for each array a tolerance of its numbers, which counts if it is the larger one.
 
     Raises:
       Mismatch: says where, and by how much.
@@ -531,15 +530,15 @@ def compare_closely(expected: Any, got: Any, slack: Sequence[float] | None = Non
 
 
 def _same_kind(x: np.ndarray, y: np.ndarray, large: float) -> np.ndarray:
-    """Where two arrays both have a NaN, or the same infinity, which may be a number that is large
-    enough to be rounded to it."""
+    """Where both arrays have a NaN, or the same infinity; a number that is almost large enough to
+    overflow counts as infinite."""
     overflow = (np.abs(x) >= large) & (np.abs(y) >= large) & (np.sign(x) == np.sign(y))
     return (np.isnan(x) & np.isnan(y)) | overflow
 
 
 def _components(value: Any) -> np.ndarray:
-    """The array's numbers; of random keys the key data, of complex numbers both parts; of float0
-    nothing."""
+    """The real numbers in an array: both parts of complex numbers, the data of random keys, nothing
+    for float0."""
     if value.dtype == jax.dtypes.float0:
         return np.zeros(0, np.uint8)
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
@@ -559,15 +558,15 @@ _VALUE = re.compile(r"%[\w$.-]+")
 _DEFINITION = re.compile(
     r"\s*(?P<name>%[\w$.-]+)(?::\d+)? = (?:stablehlo\.constant (?P<constant>.*))?"
 )
-# Where in the caller's pytree a result stands; not used by compilation.
+# The position of a result in the caller's pytree; compilation ignores it.
 _RESULT_INFO = re.compile(r'jax\.result_info = "[^"]*"(?:, )?')
 
 
 def canonical(lowered: Any) -> str:
-    """A lowered module's text without what compilation does not depend on.
+    """A lowered module's text without details that do not affect compilation.
 
-    That is: locations, the names of functions and values, and whether uses of one constant share
-    it.  The functions are in the order in which the ones before refer to them.
+    These are locations, the names of functions and values, and whether uses of equal constants
+    share one op.  Functions are sorted by the first reference to them.
     """
     head, *rest = re.split(r"(?m)^(?=  func\.func )", lowered.as_text())
     rest[-1] = rest[-1].removesuffix("}\n")
@@ -586,7 +585,7 @@ def canonical(lowered: Any) -> str:
 
 
 def _renamed(function: str) -> str:
-    """A function's text with its values numbered, and constants in place of their uses."""
+    """A function's text with its values numbered, and constants inlined at their uses."""
     values: dict[str, str] = {}
     count = 0
 
@@ -601,7 +600,7 @@ def _renamed(function: str) -> str:
     for line in function.splitlines():
         defined = _DEFINITION.match(line)
         if defined:
-            # Regions side by side may use a name for different values.
+            # Sibling regions may use one name for different values.
             values.pop(defined["name"], None)
             if defined["constant"]:
                 values[defined["name"]] = f"({defined['constant']})"

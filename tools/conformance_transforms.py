@@ -1,9 +1,9 @@
-"""What conformance asks of transformations: functions that ours and JAX's are to agree on.
+"""Pairs of transformed functions, JAX's and ours, that conformance compares.
 
-Each of ``jvp``, ``vjp`` and ``vmap`` yields pairs of functions with their arguments, made from a
-function, the program that was imported from it, and arguments.  Ours transforms the program by the
-passes, JAX's the function.  Programs are called by ``_call``, which is not a function of its own in
-the lowered text as the call of a ``jax.jit`` function is, so that the texts can be equal.
+``jvp``, ``vjp`` and ``vmap`` take a function, the program imported from it, and arguments.  Each
+yields pairs of functions with their arguments: JAX transforms the function, our passes transform
+the program.  Pairs call programs by ``_call``, because a call like that of a ``jax.jit`` function
+would become a function of its own in the lowered text; so the two texts can be equal.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def vjp(function: Any, program: jaxmlir.Program, args: Sequence[Any]) -> Iterato
 
 
 def vmap(function: Any, program: jaxmlir.Program, args: Sequence[Any]) -> Iterator[Pair]:
-    """Batched over all arguments and over each alone, along the first dimension and the last."""
+    """Batches over all arguments and over each alone, along the first and along the last axis."""
     n = len(args)
     every = [tuple(range(n))] + [(i,) for i in range(n) if n > 1]
     for batched in every:
@@ -92,15 +92,16 @@ def _vmap_pair(
 
 
 def _batch(value: Any) -> list[Any]:
-    """Several values of a kind: of floats, multiples, which stay in most domains (positive, sorted,
-    symmetric); of anything else, equals."""
+    """Several values like this one: of a float array multiples, which stay in most domains
+    (positive, sorted, symmetric); of any other value copies."""
     if not jnp.issubdtype(core.typeof(value).dtype, jnp.inexact):
         return [value] * BATCH
     return [value, *(value * np.asarray(0.5**i, value.dtype) for i in range(1, BATCH))]
 
 
 def random_tangents(values: Any, seed: int) -> tuple[list[Any], Callable[[list[Any]], Any]]:
-    """Random tangents of the leaves that have one, and what puts the others, zeros, between."""
+    """Random tangents of the leaves that have one, and a function that inserts float0 zeros for
+    the others."""
     leaves, tree = jax.tree.flatten(values)
     random = np.random.RandomState(seed)
     avals = [_tangent_aval(leaf) for leaf in leaves]

@@ -1,22 +1,22 @@
 """Runs programs of other people's libraries through the dialect and compares each step with JAX.
 
-    python tools/ecosystem.py                        those without an outcome of this jaxmlir
+    python tools/ecosystem.py                        those without an outcome for this jaxmlir
     python tools/ecosystem.py --select 'optax|mctx' --again
     python tools/ecosystem.py --steps=trace,grad     some steps; the page keeps the others
     python tools/ecosystem.py --clean                deletes the environments
     python tools/ecosystem.py --page                 only writes the page
 
 A program is a file of ``ecosystem/programs``: its requirements are in its header (PEP 723), and its
-function ``make`` returns a function with a scalar result, and arguments.  What is done with it is
-in ``ecosystem_steps.py``.  It runs in an environment of its own below ``--environments``, which
-sees nothing else.  uv makes these (``pip install uv``) from one cache of packages, by links: forty
-environments take 3 GB.  What a program saves is loaded in an environment that has only JAX.  One
-process runs at a time.
+function ``make`` returns a function with a scalar result, and arguments.  ``ecosystem_steps.py``
+defines the steps.  Each program runs in its own isolated environment below ``--environments``.  uv
+(``pip install uv``) makes these by links into one cache of packages: forty environments take 3 GB.
+The saved program is loaded in an environment that has only JAX and jaxmlir.  One process runs at a
+time.
 
 Outcomes are kept in ``build/ecosystem/<jax version>/<program>.json``, with a digest of the package
-and of the program: if that changes, the program runs again, after those that have no outcome.
-``docs/ecosystem-<jax version>.json`` has all of them, from which a fresh checkout starts, and
-``docs/ecosystem.md`` is made from these.
+and of the program.  If the digest changes, the program runs again, after those without an outcome.
+``docs/ecosystem-<jax version>.json`` has all outcomes, for use in a fresh checkout, and
+``docs/ecosystem.md`` is made from these files.
 The exit status is 1 if any failed.
 """
 
@@ -50,9 +50,9 @@ Record = dict[str, Any]
 PROGRAMS = ROOT / "ecosystem" / "programs"
 DOCS = ROOT / "docs"
 STATE = ROOT / "build" / "ecosystem"
-# All of XLA's passes, and little of LLVM's: what is compiled for its numbers runs a few times.
+# Run all of XLA's passes and few of LLVM's: code compiled only to compare numbers runs a few times.
 QUICK_FLAGS = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-# Emitters of less code, which later versions do not have.
+# In 0.10 also select emitters that produce less code; later versions do not have them.
 QUICK_FLAGS_0_10 = f"{QUICK_FLAGS} --xla_cpu_use_fusion_emitters=false"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
 STEPS = ("trace", "text", "save", "load", *report.DERIVATIVES, "-O2", "times")
@@ -61,7 +61,7 @@ HEADER = re.compile(r"(?m)^# /// script\n(?P<content>(?:^#(?:| .*)\n)+?)^# ///$"
 
 @dataclass(frozen=True)
 class Program:
-    """A program's file with what its header says."""
+    """A program's file with the contents of its header."""
 
     path: Path
 
@@ -71,7 +71,7 @@ class Program:
 
     @property
     def requirements(self) -> list[str]:
-        """What pip is to install: the header's ``dependencies``."""
+        """The requirements to install: the header's ``dependencies``."""
         match = HEADER.search(self.path.read_text())
         if match is None:
             raise SystemExit(
@@ -83,14 +83,14 @@ class Program:
 
 @dataclass(frozen=True)
 class Environments:
-    """Virtual environments below a folder: each has one version of JAX and a program's needs."""
+    """Virtual environments below a folder; each has one JAX and a program's requirements."""
 
     root: Path
     python: str
     jax: str
 
     def make(self, name: str, requirements: Sequence[str]) -> str:
-        """The Python of an environment, which is made unless it is there.
+        """The Python of an environment, which is created if it does not exist.
 
         Raises:
           CannotInstall: says why.
@@ -105,7 +105,7 @@ class Environments:
         return str(python)
 
     def versions(self, python: str, requirements: Sequence[str]) -> dict[str, str]:
-        """The installed versions of what is required."""
+        """The installed versions of the requirements."""
         names = {re.split(r"[^\w.-]", r)[0].lower() for r in requirements}
         listed = json.loads(self._uv("pip", "list", "--python", python, "--format", "json"))
         return {p["name"]: p["version"] for p in listed if p["name"].lower() in names}
@@ -125,7 +125,7 @@ class CannotInstall(Exception):
 
 
 def uv() -> list[str]:
-    """The command ``uv``: that of this Python, or of the PATH."""
+    """The command ``uv``: the one beside this Python, or else the one on the PATH."""
     beside = Path(sys.executable).with_name("uv")
     found = str(beside) if beside.exists() else shutil.which("uv")
     if found is None:
@@ -134,7 +134,7 @@ def uv() -> list[str]:
 
 
 def digest(program: Program) -> str:
-    """The digest of all that an outcome depends on, but for the versions of libraries."""
+    """A digest of everything that an outcome depends on, except the versions of libraries."""
     package = ROOT / "jaxmlir"
     content = hashlib.sha256()
     for path in (*sorted(package.rglob("*.py")), *sorted(package.rglob("*.json")), program.path):
@@ -143,7 +143,7 @@ def digest(program: Program) -> str:
 
 
 def commit() -> str:
-    """The checkout's commit, with a plus if files differ from it."""
+    """The checkout's commit, with a plus sign if files differ from it."""
     words = ["git", "-C", str(ROOT), "describe", "--always", "--dirty=+", "--abbrev=10"]
     return subprocess.run(words, capture_output=True, text=True).stdout.strip()
 
@@ -173,11 +173,11 @@ def run(
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     found: dict[str, Any] = {}
-    # Steps that failed with quick flags: roundings of other machine code may be all that is wrong.
+    # Steps that failed with quick flags; they run again without, as only rounding may be wrong.
     again: set[str] = set()
     lines = folder / "record.jsonl"
     while left := [step for step in steps if step not in found]:
-        # Times are measured in a process of their own, as machine code is compiled for users.
+        # Times are measured in a separate process, without the quick flags, as users compile.
         numbers = [step for step in left if step != "times" and step not in again]
         quick = QUICK_FLAGS_0_10 if environments.jax.startswith("0.10.") else QUICK_FLAGS
         failed = [step for step in left if step in again]
@@ -224,7 +224,7 @@ def run(
 
 
 def _environ(xla_flags: str) -> dict[str, str]:
-    # With bytecode beside their files, libraries are imported in a third of the time.
+    # With cached bytecode, libraries are imported in a third of the time.
     dropped = ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")
     inherited = {k: v for k, v in os.environ.items() if k not in dropped}
     return {
@@ -237,7 +237,7 @@ def _environ(xla_flags: str) -> dict[str, str]:
 
 
 def _watch(process: subprocess.Popen[bytes], lines: Path, timeout: float) -> bool:
-    """Waits for the end; whether no step took too long."""
+    """Waits for the process to end; returns False if a step took too long."""
     size, since = 0, time.monotonic()
     while process.poll() is None:
         time.sleep(0.2)
@@ -254,7 +254,7 @@ def run_all(
     steps: Sequence[str],
     timeout: float,
 ) -> Iterator[Record]:
-    """The outcomes, saved as they come; steps that are not run keep those of before."""
+    """Runs programs and saves their outcomes; steps that do not run keep their earlier outcomes."""
     for program in programs:
         before = load(program, environments.jax)
         record = report.updated(before, run(program, environments, steps, timeout))
@@ -265,7 +265,7 @@ def run_all(
 
 
 def load(program: Program, jax: str) -> Record | None:
-    """The outcome of a program that is kept, here or in the docs, if there is one."""
+    """The kept outcome of a program, from the build folder or else the docs, if there is one."""
     path = STATE / jax / f"{program.name}.json"
     if path.exists():
         return json.loads(path.read_text())
@@ -273,7 +273,7 @@ def load(program: Program, jax: str) -> Record | None:
 
 
 def is_done(program: Program, record: Record | None, steps: Iterable[str]) -> bool:
-    """Whether what is kept is of this package, tool and program, in all these steps."""
+    """Whether the kept outcome is of this package and program, and has all these steps."""
     if record is None or record["digest"] != digest(program):
         return False
     have = {*record.get("steps", ()), *(("times",) if "times" in record else ())}

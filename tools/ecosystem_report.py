@@ -1,4 +1,4 @@
-"""What ``ecosystem.py`` shows and saves: outcomes as JSON and a page of the docs."""
+"""The output of ``ecosystem.py``: outcomes as JSON, and a page of the docs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.console import Console
 Record = dict[str, Any]
 
 DERIVATIVES = ("grad", "vmap(grad)", "jvp", "hvp", "reverse twice")
-# What is timed: its column, the ratio that is promised, and how long JAX has to take for that.
+# The timed measures: column, promised ratio, and the least time of JAX's for which it is promised.
 MEASURES = {
     "grad_cpu_O2": ("run", 1.05, 2e-4),
     "grad_compile_O2": ("compile", 1.15, 0.0),
@@ -24,12 +24,12 @@ MEASURES = {
 
 
 def failures(record: Record) -> dict[str, str]:
-    """What failed, by step."""
+    """The steps that failed, with their outcomes."""
     return {s: o for s, o in record.get("steps", {}).items() if o.startswith("failed")}
 
 
 def updated(before: Record | None, now: Record) -> Record:
-    """A record with the outcomes of some steps anew, the others those of before."""
+    """The new record, completed by the earlier outcomes of steps that did not run now."""
     if before is None or "excluded" in now:
         return now
     steps = {**before.get("steps", {}), **now["steps"]}
@@ -42,7 +42,7 @@ def updated(before: Record | None, now: Record) -> Record:
 
 
 def show(record: Record) -> None:
-    """Prints what became of one program."""
+    """Prints why a program was excluded, and which steps failed."""
     console = Console(soft_wrap=True, markup=False, highlight=False)
     if "excluded" in record:
         console.print(f"{record['name']}: excluded: {record['excluded']}")
@@ -57,7 +57,7 @@ def saved(docs: Path, jax: str) -> dict[str, Record]:
 
 
 def write_docs(docs: Path, jax: str, records: Sequence[Record], steps: Sequence[str]) -> None:
-    """Saves the records, a line each, and the page made from those of all versions of JAX."""
+    """Saves the records, one per line, and the page made from those of all versions of JAX."""
     lines = ",\n".join(json.dumps(_portable(r), separators=(",", ":")) for r in records)
     (docs / f"ecosystem-{jax}.json").write_text(f"[\n{lines}\n]\n")
     found = [path.stem.removeprefix("ecosystem-") for path in docs.glob("ecosystem-*.json")]
@@ -67,7 +67,7 @@ def write_docs(docs: Path, jax: str, records: Sequence[Record], steps: Sequence[
 
 
 def _portable(value: Any) -> Any:
-    """A record as it is saved: times rounded, messages without this machine's folders."""
+    """A record in the form that is saved: rounded times, and messages without local paths."""
     if isinstance(value, dict):
         return {key: _portable(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -192,7 +192,7 @@ def _reasons(records: Iterable[Record], prefix: str) -> Iterator[str]:
 
 
 def _code(why: str) -> str:
-    """A message, cut and as code, for a list."""
+    """A message truncated and formatted as code, for a list."""
     line = " ".join(why.split()).replace("`", "'")
     return f"`{line[:240]}`"
 
@@ -228,7 +228,7 @@ def _times_row(record: Record) -> list[str]:
         theirs, ours = times[name][:2]
         cell = f"{ours / theirs:.2f}"
         is_over = limit is not None and theirs >= least and ours > limit * theirs
-        # With the same instructions, the difference is noise.
+        # If both executables have the same instructions, the difference is noise.
         same = len(times[name]) > 2
         cells.append(f"**{cell}**" if is_over and not same else cell + "=" * same)
     return [record["name"] + "~" * ("caches" not in times), *cells]

@@ -1,16 +1,16 @@
-"""What is done with a program of somebody else's library: steps, each compared with JAX.
+"""The steps that a program of another library goes through, each compared with JAX.
 
     python tools/ecosystem_steps.py PROGRAM RECORD --bare PYTHON [--steps=STEP,...]
 
-runs in the environment of the program: a file with a function ``make``, which returns a function
-with a scalar result, and its arguments.  It is differentiated in the first of these.  The outcome
-of each step is a line of the file RECORD: ``passed``, ``failed: why``, or ``n/a (JAX: why)`` where
-JAX has no number to compare with.  PYTHON has jax and jaxmlir only: it runs this file with
-``--load``.
+runs in the environment of the program.  PROGRAM is a file with a function ``make``, which returns a
+function with a scalar result, and its arguments.  The function is differentiated with respect to
+the first argument.  The outcome of each step is a line of the file RECORD: ``passed``, ``failed:
+why``, or ``n/a (JAX: why)`` if JAX has no number to compare with.  PYTHON has jax and jaxmlir only;
+it runs this file with ``--load``.
 
-Numbers are compared with those of JAX on the function itself.  They may differ by 64 roundings of
-an array's greatest element.  If JAX's own numbers differ by more when the arguments are changed by
-one rounding, ours may differ by 16 times that: they may be computed in another order.
+Numbers are compared with JAX's numbers for the function itself.  They may differ by 64 roundings of
+an array's greatest element.  Ours may be computed in another order: they may also differ by 16
+times the amount by which JAX's own change if the arguments change by one rounding.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ Record = dict[str, Any]
 
 PASSED = "passed"
 BATCH = 3
-# How often a number of JAX's is computed with arguments that are a rounding away, how much farther
-# than these ours may be, and how far at most, of the result's greatest element.
+# JAX's numbers are also computed for this many perturbations of the arguments by a rounding.  Ours
+# may be FARTHER times as far off as these, but at most by FARTHEST times the greatest element.
 PERTURBATIONS = 3
 FARTHER = 16.0
 FARTHEST = 1e-3
 
-# What is timed at each level, and how often at least.
+# The measures at each level, and the least number of repetitions.
 TIMES = {0: ("grad_transform",), 2: ("grad_transform", "grad_compile", "grad_cpu")}
 REPETITIONS = 3
 
@@ -62,7 +62,7 @@ class JaxFails(Exception):
 
 
 class Evaluation(NamedTuple):
-    """A function made of a loss by JAX and of its program by the passes, and what both take."""
+    """A transformation of a loss by JAX, the same by the passes, and the inputs of the results."""
 
     of_jax: Callable[[Any], Callable[..., Any]]
     of_program: Callable[[jaxmlir.Program], Callable[..., Any]]
@@ -81,7 +81,7 @@ def _axes(args: Sequence[Any]) -> tuple[int | None, ...]:
 
 
 def _tangents(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Random tangents of the first argument; those of the others are zeros."""
+    """Random tangents of the first argument, and zeros for the other arguments."""
     tangents, with_zeros = transforms.random_tangents(args, 1)
     n = len(jax.tree.leaves(args[0]))
     return with_zeros([t if i < n else jnp.zeros_like(t) for i, t in enumerate(tangents)])
@@ -123,7 +123,7 @@ EVALUATIONS = {
 
 
 class Expected(NamedTuple):
-    """What JAX gives, and for each array how far from it ours may be, beyond roundings."""
+    """JAX's result, and for each of its arrays a tolerance beyond roundings."""
 
     inputs: Any
     result: Any
@@ -131,7 +131,7 @@ class Expected(NamedTuple):
 
 
 class Subject:
-    """A program's function and arguments, and what JAX makes of them."""
+    """A program's function and arguments, and JAX's results for them."""
 
     def __init__(self, loss: Callable[..., Any], args: Iterable[Any]) -> None:
         self.loss = loss
@@ -143,10 +143,10 @@ class Subject:
         return jaxmlir.trace(self.loss)(*self.args)
 
     def expected(self, name: str) -> Expected:
-        """What JAX gives in an evaluation.
+        """JAX's result in an evaluation.
 
         Raises:
-          JaxFails: it raises an error, or gives no finite number.
+          JaxFails: JAX raises an error, or its result has no finite number.
         """
         if name not in self._expected:
             self._expected[name] = self._by_jax(EVALUATIONS[name])
@@ -164,14 +164,14 @@ class Subject:
         return Expected(inputs, result, _slack(run, inputs, result))
 
     def compare(self, name: str, program: jaxmlir.Program) -> None:
-        """Compares a program, in one evaluation, with what JAX makes of the function."""
+        """Compares a program's result in one evaluation with JAX's result for the function."""
         expected = self.expected(name)
         run = jax.jit(EVALUATIONS[name].of_program(program))
         compare_closely(expected.result, run(*expected.inputs), expected.slack)
 
 
 def _strong(x: Any) -> Any:
-    """An array, of a fixed type also where it was a Python number."""
+    """The value as an array that is not weakly typed, also if it is a Python number."""
     is_key = jax.dtypes.issubdtype(getattr(x, "dtype", None), jax.dtypes.prng_key)
     return x if is_key else jnp.asarray(np.asarray(x))
 
@@ -182,7 +182,7 @@ def _numbers(leaf: Any) -> np.ndarray:
 
 
 def _slack(run: Callable[..., Any], inputs: Any, result: Any) -> list[float]:
-    """How far the arrays may be from JAX's, by how far these are where inputs are rounded."""
+    """The tolerances of the arrays, from how far JAX's change if inputs change by a rounding."""
     leaves = list(map(_numbers, jax.tree.leaves(result)))
     farthest = np.zeros(len(leaves))
     random = np.random.RandomState(0)
@@ -192,7 +192,7 @@ def _slack(run: Callable[..., Any], inputs: Any, result: Any) -> list[float]:
                 run(*jax.tree.map(functools.partial(_perturbed, random), inputs))
             )
         except Exception:
-            # A rounding away, they are no arguments of the function any more.
+            # The function does not accept the perturbed arguments.
             continue
         for i, (a, b) in enumerate(zip(leaves, map(_numbers, jax.tree.leaves(other)), strict=True)):
             with np.errstate(invalid="ignore"):
@@ -215,7 +215,7 @@ def _perturbed(random: np.random.RandomState, x: Any) -> Any:
 
 @dataclasses.dataclass
 class Scratch:
-    """Where an artifact is written, and the Python that reads it."""
+    """The folder that an artifact is written to, and the Python that reads it."""
 
     folder: Path
     bare_python: str
@@ -238,7 +238,7 @@ def _evaluate(name: str) -> Callable[[Subject, Scratch], str]:
 
 
 def text(subject: Subject, scratch: Scratch) -> str:
-    """Printed, parsed and printed again it is the identical text, and gives JAX's value."""
+    """Printing, parsing and printing again gives the identical text, which computes JAX's value."""
     printed = subject.program.as_text()
     program = jaxmlir.parse(printed, constants=subject.program.constants)
     if program.as_text() != printed:
@@ -247,7 +247,7 @@ def text(subject: Subject, scratch: Scratch) -> str:
     return PASSED
 
 
-# How a program is saved, the first that succeeds, and what is said of it.
+# Options for saving a program, by the note in the outcome; the first that succeed are used.
 SAVED_AS: dict[str, dict[str, Any]] = {
     "": {},
     " (as_flat)": {"as_flat": True},
@@ -257,8 +257,8 @@ SAVED_AS: dict[str, dict[str, Any]] = {
 
 
 def save(subject: Subject, scratch: Scratch) -> str:
-    """Written to a file: as a program of leaves where its pytrees are of this process, and without
-    run-time checks and prints where these are Python functions of it."""
+    """Writes the program to a file: as a program of leaves if its pytree types are local to this
+    process, and without run-time checks and prints if these are Python functions."""
     errors = []
     for note, options in SAVED_AS.items():
         try:
@@ -271,7 +271,7 @@ def save(subject: Subject, scratch: Scratch) -> str:
 
 
 def load(subject: Subject, scratch: Scratch) -> str:
-    """A process without the library loads it; value and gradient are those of JAX."""
+    """A process without the library loads the file; value and gradient equal JAX's."""
     if not scratch.artifact.exists():
         save(subject, scratch)
     expected = {}
@@ -293,12 +293,12 @@ def load(subject: Subject, scratch: Scratch) -> str:
     return process.stdout.strip()
 
 
-# What is asked of a loaded program.
+# The evaluations of a loaded program.
 LOADED = ("trace", "grad")
 
 
 def load_only(folder: Path) -> str:
-    """What the process without the library does."""
+    """Loads and checks the program, in the process without the library."""
     scratch = Scratch(folder, sys.executable)
     n, expected = pickle.loads(scratch.numbers.read_bytes())
     outcome = PASSED
@@ -339,7 +339,7 @@ def _of_numpy(x: Any) -> Any:
 
 
 def optimized(subject: Subject, scratch: Scratch) -> str:
-    """The value and the gradient at ``-O2``."""
+    """Compares the value and the gradient at ``-O2``."""
     subject.compare("trace", subject.program.optimize(2))
     expected = subject.expected("grad")
     got = gradient(subject.program, 2)(*expected.inputs)
@@ -348,15 +348,15 @@ def optimized(subject: Subject, scratch: Scratch) -> str:
 
 
 def times(subject: Subject, scratch: Scratch) -> dict[str, Any]:
-    """Seconds that JAX and jaxmlir take for the gradient, the least of some turns.
+    """Seconds that JAX and jaxmlir take for the gradient.
 
-    The result is ``{measure: [JAX's, ours]}``, and which statistic of the turns that is.  What else
-    the machine does makes a turn slower, never faster.  Each turn begins without what JAX and
-    jaxmlir keep of the library's jitted functions: their derivatives are made, not found.
+    The result is ``{measure: [JAX's, ours]}``, and the statistic: the minimum of several turns,
+    because other processes can only make a turn slower.  Each turn begins with the caches of JAX
+    and jaxmlir cleared, so that derivatives of the library's jitted functions are made, not found.
     """
     from benchmarks._comparisons import Case
 
-    # Of lists: some classes of nodes cannot hold what JAX says of arguments that it compiles for.
+    # Pass lists of leaves: some pytree classes cannot hold the abstract values that JAX puts there.
     leaves, trees = zip(*map(jax.tree.flatten, subject.args), strict=True)
 
     def make() -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -394,7 +394,7 @@ STEPS: dict[str, Callable[[Subject, Scratch], Any]] = {
 def check(
     subject: Subject, steps: Sequence[str], scratch: Scratch, write: Callable[..., None]
 ) -> None:
-    """Takes a subject through steps; their outcomes are written as they come."""
+    """Takes a subject through steps and writes each outcome at once."""
     try:
         subject.expected("trace")
     except JaxFails as e:
@@ -412,11 +412,11 @@ def check(
 
 
 def subject_of(path: Path) -> Subject:
-    """The subject that a program's file makes."""
+    """The subject of a program's file."""
     spec = importlib.util.spec_from_file_location("ecosystem_program", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # Pickle and dataclasses look for classes there.
+    # Pickle and dataclasses look classes up in `sys.modules`.
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return Subject(*module.make())

@@ -1,10 +1,10 @@
-"""Makes the artifacts that later versions have to load: test/data/artifacts.
+"""Writes the artifacts that later versions must be able to load: test/data/artifacts.
 
     python tools/freeze_artifacts.py
 
 Run it once for each supported JAX when the dialect's version changes, or a program is added, and
-commit what it writes; files that are there are never written again.  Beside each artifact is what
-JAX computed with the Python function: the value and the gradient, as .npz.
+commit what it writes; existing files are never overwritten.  Beside each artifact, an .npz file has
+the value and the gradient that JAX computed of the Python function.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def control(params, x):
 
 
 def numerics(x):
-    """Primitives that versions of JAX have and have not, keys, small floats, a stored constant."""
+    """Primitives that only some versions of JAX have, keys, small floats, a stored constant."""
     noise = jax.random.normal(jax.random.key(3), x.shape)
     table = np.sin(np.arange(1100, dtype=np.float32)).reshape(11, 100)
     gram = x[:, None] * x[None] + 3 * jnp.eye(x.size)
@@ -75,7 +75,7 @@ def _kernel(by_ref, x_ref, out_ref):
 
 @jax.custom_vjp
 def rows_of(by, x):
-    """Rows in another order, by a kernel that is told which before it starts."""
+    """Permutes rows by a kernel; the order is a scalar-prefetch argument."""
     grid = pltpu.PrefetchScalarGridSpec(
         num_scalar_prefetch=1,
         grid=(2,),
@@ -101,7 +101,7 @@ def kernel(x):
 
 
 def places(x):
-    """Functions that some versions of JAX have as objects with rules, over integers and bits."""
+    """Functions over integers and bits; some versions of JAX have them as objects with rules."""
     grid = jnp.arange(4.0)
     largest = jnp.nonzero(x > 0, size=2, fill_value=0)[0]
     mantissa, exponent = jnp.frexp(1 + x * x)
@@ -116,7 +116,7 @@ def places(x):
 
 
 def root(x):
-    """The implicit derivative of ``lax.custom_root``: of y where y^3 + y = x."""
+    """The solution y of y^3 + y = x by ``lax.custom_root``, which has an implicit derivative."""
 
     def newton(f, y):
         return lax.fori_loop(0, 20, lambda _, y: y - f(y) / (3 * y * y + 1), y)
@@ -150,7 +150,7 @@ def main() -> None:
         if path.exists():
             print(f"{path.name} is frozen")
             continue
-        # Where this machine has its files is of no use elsewhere.
+        # Paths of source files are of no use on another machine.
         jaxmlir.trace(function)(*args).save(path, source_info=False)
         value, gradient = jax.jit(jax.value_and_grad(function))(*args)
         np.savez(path.with_suffix(".npz"), value, *jax.tree.leaves(gradient))

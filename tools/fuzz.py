@@ -1,18 +1,17 @@
-"""Loads artifacts that were damaged at random, and ones that were forged to look intact; raises
-modules of StableHLO that were.
+"""Fuzzes the readers: loads damaged and forged artifacts, or raises mutated StableHLO modules.
 
     python tools/fuzz.py [--count 20000] [--seed 0] [--stablehlo]
 
-Of artifacts there are two kinds of mutations, in turn.  *Damage* changes the file's bytes: bits
-flipped, pieces cut out, copied or overwritten, the end cut off; the digests no longer hold, and
-every such file must be refused.  A *forgery* changes the module's text, the metadata, or the
-header's entries, and computes all digests anew, as somebody would who means harm; it may happen to
-be a program, but if it is not, it must be refused too.  Of modules of StableHLO the text is changed
-likewise.
+Artifacts are mutated in two ways, in turn.  *Damage* changes the bytes of the file: it flips bits,
+cuts out, copies or overwrites pieces, or truncates the file.  The digests no longer hold, so every
+damaged file must be refused.  A *forgery* changes the module's text, the metadata, or the header's
+entries, and recomputes all digests, as an attacker would.  A forgery may happen to be a valid
+program; if it is not, it must be refused too.  With ``--stablehlo`` the text of StableHLO modules
+is mutated in the same ways.
 
-A file is refused by an error of jaxmlir's own within a second.  The mutants are loaded in child
-processes, in an empty directory: one that ends its process, takes longer, raises something else or
-leaves a file behind is a failure, and printed with the seed that makes it again.
+To refuse a file is to raise one of jaxmlir's own errors within a second.  Child processes load the
+mutants in an empty directory.  A mutant that kills its process, takes longer, raises another error
+or leaves a file behind is a failure; it is printed with the seed that reproduces it.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ LIMIT_SECONDS = 1.0
 
 
 def samples() -> list[bytes]:
-    """Artifacts that have something of everything."""
+    """Artifacts that together contain every kind of thing that an artifact can hold."""
 
     @jax.custom_jvp
     def soft(x):
@@ -92,7 +91,7 @@ def samples() -> list[bytes]:
             )
         ),
         contents(jaxmlir.trace(blocks)(jnp.arange(4), jnp.ones((32, 128)))),
-        # Since JAX 0.12 with what its primitives expand to.
+        # Since JAX 0.12 the artifact also has the expansions of these primitives.
         contents(jaxmlir.trace(lambda x: jnp.ldexp(jnp.interp(x, x, x), 2))(jnp.arange(3.0))),
     ]
 
@@ -105,7 +104,7 @@ def contents(program: jaxmlir.Program) -> bytes:
 
 
 def modules() -> list[bytes]:
-    """Modules of StableHLO that have something of everything, in MLIR's generic form."""
+    """StableHLO modules with many kinds of ops and types, in MLIR's generic form."""
 
     def calls(x):
         y = lax.scan(lambda c, row: (jnp.sin(c) * row, c.sum()), x[0], x)
@@ -132,7 +131,7 @@ def modules() -> list[bytes]:
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:
-    """The file with some of its bytes changed; never the file itself."""
+    """The file with some bytes changed; always different from the file."""
     found = data
     while found == data:
         found = rng.choice((flipped, cut_out, copied_over, truncated, inserted))(data, rng)
@@ -147,7 +146,7 @@ def flipped(data: bytes, rng: random.Random) -> bytes:
 
 
 def _position(data: bytes, rng: random.Random) -> int:
-    """Half of them in the header, which is a small part of the file."""
+    """A random offset; half of the offsets are in the header, which is a small part of the file."""
     return rng.randrange(min(len(data), 1024) if rng.random() < 0.5 else len(data))
 
 
@@ -171,7 +170,7 @@ def inserted(data: bytes, rng: random.Random) -> bytes:
 
 
 def forged(data: bytes, rng: random.Random) -> bytes:
-    """Another file whose digests all hold."""
+    """A file with changed contents whose digests all hold."""
     metadata, parts = container.unpack(memoryview(data))
     text = lzma.decompress(parts[container.MODULE].data)
     kind = rng.random()
@@ -186,7 +185,7 @@ def forged(data: bytes, rng: random.Random) -> bytes:
 
 
 def sealed(metadata: dict, parts: dict, text: bytes) -> bytes:
-    """An artifact of these parts, with the right digests where the metadata have a place."""
+    """An artifact of these parts, with right digests wherever the metadata have a place for one."""
     packed = lzma.compress(text, preset=0)
     parts = {**parts, container.MODULE: container.StoredArray("U8", (len(packed),), packed)}
     metadata = json.loads(json.dumps(metadata))
@@ -199,7 +198,7 @@ def sealed(metadata: dict, parts: dict, text: bytes) -> bytes:
 
 
 def resealed(data: bytes, rng: random.Random) -> bytes:
-    """A header with one token changed, sealed."""
+    """The file with one or two mutations of its header, whose digest is computed anew."""
     import hashlib
 
     length = int.from_bytes(data[:8], "little")
@@ -212,7 +211,7 @@ def resealed(data: bytes, rng: random.Random) -> bytes:
 
 
 def mutated_json(value: object, rng: random.Random) -> object:
-    """A JSON value with one place of it changed."""
+    """A JSON value with one key or value in it changed."""
     if isinstance(value, dict) and value and rng.random() < 0.85:
         key = rng.choice(list(value))
         changed = {**value, key: mutated_json(value[key], rng)}
@@ -257,7 +256,7 @@ def replace_token(text: bytes, rng: random.Random) -> bytes:
 
 
 def swap_token(text: bytes, rng: random.Random) -> bytes:
-    """One token in the place of another one of the same kind."""
+    """Replaces one token by another one of the same kind."""
     tokens = _tokens(text)
     target = rng.randrange(len(tokens))
     kind = tokens[target][:1]
@@ -273,7 +272,7 @@ def delete_tokens(text: bytes, rng: random.Random) -> bytes:
 
 
 def swap_ops(text: bytes, rng: random.Random) -> bytes:
-    """An op under the name of another one."""
+    """Replaces the name of an op, once or everywhere, by that of any known op."""
     from jaxmlir.dialect import ops
     from jaxmlir.raising.raising import RaiseStablehlo  # noqa: F401 (has the rules imported)
     from jaxmlir.raising.writer import RULES
@@ -308,7 +307,7 @@ TEXT_MUTATIONS: tuple[Callable[[bytes, random.Random], bytes], ...] = (
 
 
 def mutant(originals: Sequence[bytes], seed: int, index: int) -> tuple[bytes, bool]:
-    """Mutant ``index`` of a run, and whether it is certain that it is no artifact."""
+    """Mutant ``index`` of a run, and whether it is certainly not a valid artifact."""
     rng = random.Random(f"{seed}-{index}")
     data = rng.choice(originals)
     if not is_artifact(data):
@@ -319,7 +318,7 @@ def mutant(originals: Sequence[bytes], seed: int, index: int) -> tuple[bytes, bo
 
 
 def is_artifact(data: bytes) -> bool:
-    """Whether an original is an artifact, and not a text."""
+    """Whether an original is an artifact, as opposed to a text."""
     return data[7:8] == b"\0"
 
 
@@ -329,7 +328,7 @@ def is_artifact(data: bytes) -> bool:
 def attempt(
     path: str, must_fail: bool, load: Callable[[str], jaxmlir.Program] = jaxmlir.load
 ) -> str:
-    """What is wrong with how a file is loaded and looked at; empty if nothing is."""
+    """Loads and prints a file; returns what went wrong, or an empty string."""
     started = time.thread_time()
     try:
         program = load(path)
@@ -345,12 +344,12 @@ def attempt(
 
 
 def raise_text(path: str) -> jaxmlir.Program:
-    """The program of a text of StableHLO."""
+    """The program that a StableHLO text is raised to."""
     return jaxmlir.from_stablehlo(Path(path).read_text(errors="replace"))
 
 
 def run(originals: Sequence[bytes], indices: range, seed: int) -> list[str]:
-    """Loads mutants in child processes; the failures."""
+    """Loads mutants in child processes and returns the failures."""
     failures: list[str] = []
     position = indices.start
     with tempfile.TemporaryDirectory() as directory:
@@ -363,7 +362,7 @@ def run(originals: Sequence[bytes], indices: range, seed: int) -> list[str]:
 
 
 def _run_child(directory: str, indices: range, seed: int, failures: list[str]) -> int:
-    """Runs a child until it is done or dies; the index to go on with."""
+    """Runs a child until it is done or dies; returns the index to continue with."""
     numbers = [f"--start={indices.start}", f"--count={len(indices)}", f"--seed={seed}"]
     command = [sys.executable, __file__, f"--originals={directory}", *numbers]
     reached = indices.start

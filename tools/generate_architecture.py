@@ -1,12 +1,11 @@
-"""Writes what docs say of the rooms and passes of jaxmlir, from the source.
+"""Generates the docs pages about jaxmlir's rooms and passes from the source.
 
     python tools/generate_architecture.py            write the pages
     python tools/generate_architecture.py --check    fail if a page is not what would be written
 
-In ``docs/architecture.md`` the table and the picture of the rooms: their order is that of
-``tools/lint_imports.py``, what they are is the first line of their docstrings, and the arrows are
-their imports.  ``docs/passes.md`` is the list of passes by what they are for, which is the folder
-that they are in.
+In ``docs/architecture.md`` it writes the table and the diagram of the rooms.  The rooms are in the
+order of ``tools/lint_imports.py``, each is described by the first line of its docstring, and the
+arrows are its imports.  ``docs/passes.md`` lists the passes by purpose, i.e. by folder.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ are those of `program.optimize(level)` and of `-O1`, `-O2`. This page is written
 
 
 def architecture() -> str:
-    """The text of the page of the architecture, with its generated part as it should be."""
+    """The text of the architecture page with its generated part brought up to date."""
     text = (ROOT / ARCHITECTURE).read_text()
     before, _, rest = text.partition(BEGIN)
     return before + BEGIN + "".join(_rooms()) + END + rest.partition(END)[2]
@@ -80,7 +79,7 @@ def _summary(room: str) -> str:
 
 
 def _nearest(room: str, imports: dict[str, set[str]]) -> list[str]:
-    """The rooms that a room imports, but for those that it reaches through another of them."""
+    """The rooms that a room imports, without those that it also reaches through another one."""
     reached = {room: set(below) for room, below in imports.items()}
     for name in ROOMS:
         reached[name] |= {far for near in imports[name] for far in reached[near]}
@@ -110,7 +109,7 @@ def _passes() -> Iterator[str]:
 
 
 def stale() -> list[Path]:
-    """The pages that are not what the source says."""
+    """The pages that differ from what would be generated."""
     pages = {ARCHITECTURE: architecture(), PASSES: passes()}
     return [p for p, text in pages.items() if not _is(ROOT / p, text)]
 

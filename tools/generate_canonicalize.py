@@ -1,10 +1,10 @@
-"""Writes ``docs/canonicalize.md``: every rewrite of ``jaxpr-canonicalize``, from the equations.
+"""Writes ``docs/canonicalize.md``: every rewrite of ``jaxpr-canonicalize``, as an equation.
 
     python tools/generate_canonicalize.py            write the page
     python tools/generate_canonicalize.py --check    fail if the page is not what would be written
 
-The equations of single ops stand in the op table, the others above the functions that do them, in
-``jaxmlir/optimize/simplify/canonicalize/``; these are read from the source.
+The equations of single ops are in the op table.  The others are decorators of the functions that
+apply them, in ``jaxmlir/optimize/simplify/canonicalize/``, and are read from the source.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _section(module: str) -> str:
 
 
 def _equations(module: str) -> Iterator[tuple[str, str]]:
-    """The equations of the decorators, each with the words that follow it."""
+    """The equations in a module's decorators, each with the words that follow it."""
     tree = ast.parse((REWRITES / f"{module}.py").read_text())
     for node in tree.body:
         for decorator in getattr(node, "decorator_list", ()):
@@ -85,7 +85,7 @@ def _equations(module: str) -> Iterator[tuple[str, str]]:
                 yield text[:at], text[at:]
 
 
-# How the words after an equation begin.
+# The beginnings of the words after an equation.
 _WORDS = ("; ", " where ", " without ")
 
 
@@ -101,7 +101,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def stale() -> bool:
-    """Whether the page is not what the equations say."""
+    """Whether the page differs from what would be generated."""
     return not (ROOT / PAGE).exists() or (ROOT / PAGE).read_text() != page()
 
 

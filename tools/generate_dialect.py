@@ -1,4 +1,4 @@
-"""Writes what stock MLIR tools and people read about the dialect, from the op table.
+"""Generates the dialect's IRDL definition and its reference pages from the op table.
 
     python tools/generate_dialect.py            write jaxmlir/dialect/jaxpr.irdl.mlir, docs/ops.md
                                                 and the rules in docs/inverse.md
@@ -67,7 +67,7 @@ _IRDL_TYPES = """\
   irdl.type @any
 """
 
-# Attributes of these kinds have one form; values of the others may be written in several.
+# Attributes of these kinds have one form in the text; those of other kinds may have several.
 _IRDL_BASES = {
     "function": "#builtin.symbol_ref",
     "functions": "#builtin.array",
@@ -236,7 +236,7 @@ _END = "<!-- end of the rules -->\n"
 
 
 def inverses() -> str:
-    """The page about inverses, with the rules as the op table has them today."""
+    """The page about inverses, with the current rules of the op table."""
     page = (ROOT / _INVERSES).read_text()
     before, _, rest = page.partition(_BEGIN)
     _, _, after = rest.partition(_END)
@@ -272,7 +272,7 @@ def _inverses_of(family: ops.Family) -> Iterator[str]:
 
 
 def files() -> dict[Path, str]:
-    """The generated files: path from the root of the repository, and text."""
+    """The generated files: maps the path from the root of the repository to the text."""
     return {
         Path("jaxmlir/dialect/jaxpr.irdl.mlir"): irdl(),
         Path("docs/ops.md"): reference(),
@@ -281,7 +281,7 @@ def files() -> dict[Path, str]:
 
 
 def stale() -> list[Path]:
-    """The files that are missing or differ from what the op table says."""
+    """The files that are missing or differ from what would be generated."""
     return [
         path
         for path, text in files().items()

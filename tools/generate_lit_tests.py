@@ -3,12 +3,12 @@
     python tools/generate_lit_tests.py [OP ...]
     python tools/generate_lit_tests.py --check      fail if a file is stale, write nothing
 
-A test has a program with the op as jaxmlir imports it, the StableHLO that it becomes, and the
-numbers that it computes.  The last two are JAX's: of ``jax.jit`` of the example, lowered and run
+A test has a program with the op as jaxmlir imports it, the StableHLO that it is lowered to, and the
+numbers that it computes.  The last two come from ``jax.jit`` of the example, lowered and run
 without jaxmlir.
 
-A file is written by the oldest supported JAX that has the op, and has to pass with all of them;
-with another JAX this tool leaves it alone.
+A file is written with the oldest supported JAX that has the op, and must pass with all that have
+it.  With another JAX this tool leaves the file alone.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ LONGEST = 300
 
 
 def lit_test(name: str, example: Example) -> str:
-    """The file for one op."""
+    """The text of the test file for one op."""
     record = ops.OPS[name]
     flat = _flat(name, example)
     program = _text(flat, name, example)
-    # A handle names a Python object of the process that made the text.
+    # A handle refers to a Python object of the process that made the text.
     why_not_lowered = example.lowers or (HANDLE if _A_HANDLE.search(program) else "")
     verify = "--verify=none " if why_not_lowered == HANDLE else "--jaxpr-verify "
     runs = [f"jaxmlir-opt {verify}%s | FileCheck %s"]
@@ -94,7 +94,7 @@ def _directive(prefix: str, text: str) -> str:
 
 
 def _requires(record: ops.Op, example: Example) -> str:
-    """The lit feature of a JAX version that has the op, where not all have it."""
+    """The lit features of the JAX versions that have the op; empty if all versions have it."""
     if example.requires:
         return example.requires
     have = [v for v in VERSIONS if ops.holds(record.jax, v)]
@@ -102,7 +102,7 @@ def _requires(record: ops.Op, example: Example) -> str:
 
 
 def _flat(name: str, example: Example) -> Any:
-    """The example as a function of that name whose results are a list."""
+    """The example as a function of that name, which returns its only result or a flat list."""
 
     def function(*args: Any) -> Any:
         leaves = jax.tree.leaves(example.function(*args))
@@ -120,7 +120,8 @@ def _text(flat: Any, name: str, example: Example) -> str:
     first, *inner = lines[len(meshes) :]
     assert first.startswith("module") and last == "}", first
     text = "\n".join([*meshes, textwrap.dedent("\n".join(inner))]) + "\n"
-    # The numbers count the objects of this process; those of a file should not depend on others.
+    # Handles are numbered within the process; number them anew, so that files don't depend on each
+    # other.
     handles = list(dict.fromkeys(_A_HANDLE.findall(text)))
     return _A_HANDLE.sub(lambda m: f'"h{handles.index(m.group())}"', text)
 
@@ -136,7 +137,7 @@ def _op_lines(program: str, name: str) -> list[str]:
 
 
 def _op_pattern(line: str) -> str:
-    """The whole op, but for what says only in which context JAX traced it, and the types after."""
+    """A pattern for the op; of a long op without JAX's tracing context, and all after it."""
     text = _pattern(_operation(line))
     return re.split(r",? ?jaxpr\.(?:ctx|effects) = ", text)[0] if len(text) > LONGEST else text
 
@@ -144,12 +145,12 @@ def _op_pattern(line: str) -> str:
 # --- StableHLO ------------------------------------------------------------------------------------
 
 _STABLEHLO = re.compile(r'"?(?:stablehlo|chlo)\.[\w.]+')
-# Lines that say little about an op, unless there is nothing else.
+# Ops that say little about the example, unless there are no others.
 _AUXILIARY = re.compile(r'"?stablehlo\.(?:constant|broadcast_in_dim|return|reshape|convert)\b')
 
 
 def _hlo_patterns(flat: Any, example: Example) -> list[str]:
-    """Patterns for the first telling lines of JAX's own lowering."""
+    """Patterns for the first significant lines of JAX's own lowering."""
     if example.hlo is not None:
         return list(example.hlo)
     text = jax.jit(flat, keep_unused=True).lower(*example.args).as_text()
@@ -161,7 +162,7 @@ def _hlo_patterns(flat: Any, example: Example) -> list[str]:
 
 
 def _hlo_lines(function: str) -> Iterator[str]:
-    """The operations of a function, without their results' names."""
+    """The operations of a function, without the names of their results."""
     for line in function.split("\n"):
         operation = _operation(line)
         if _STABLEHLO.match(operation) and not operation.startswith("stablehlo.return"):
@@ -169,19 +170,19 @@ def _hlo_lines(function: str) -> Iterator[str]:
 
 
 def _hlo_pattern(operation: str) -> str:
-    """The operation; if it is long, or has attributes that versions write differently, its head."""
+    """A pattern for an operation; only for its head if it is long or differs between versions."""
     if "{" not in operation and len(operation) < WIDTH:
         return _pattern(operation)
     return _pattern(re.split(r" ?<?\{", operation)[0].rstrip(" ("))
 
 
 def _operation(line: str) -> str:
-    """A line of MLIR without the results' names."""
+    """A line of MLIR without the names of the results."""
     return re.sub(r"^%\S+ = ", "", line.strip())
 
 
 def _pattern(text: str) -> str:
-    """What matches a line of MLIR whatever its values are called."""
+    """A pattern that matches a line of MLIR with any names of values."""
     text = text.replace("[[", r"{{\[\[}}")
     return re.sub(r"%[\w.]+(:\d+|#\d+)?", "%{{.*}}", text)
 
@@ -196,7 +197,7 @@ def _literals(args: Sequence[Any]) -> str:
 
 
 def _plain(value: Any) -> np.ndarray:
-    """An array; of keys, their data."""
+    """The value as an array; random keys become their data."""
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
     value = np.asarray(value)
@@ -204,7 +205,7 @@ def _plain(value: Any) -> np.ndarray:
 
 
 def _exec_checks(flat: Any, example: Example) -> list[str]:
-    """What ``jaxmlir-run`` has to print: the results of ``jax.jit``, to a few digits."""
+    """The expected output of ``jaxmlir-run``: the results of ``jax.jit``, to a few digits."""
     results = jax.tree.leaves(jax.jit(flat)(*example.args))
     checks = []
     for index, value in enumerate(results):
@@ -232,7 +233,7 @@ def _number(value: Any) -> str:
 
 
 def _leading_digits(match: re.Match[str]) -> str:
-    """As many of the first digits as a relative error of a few millionths leaves alone."""
+    """The leading digits that a relative error of a few millionths does not change."""
     whole, fraction, exponent = match.groups("")
     if len((whole + fraction).strip("0")) <= 4:
         return match.group()

@@ -1,11 +1,11 @@
-"""The table of mlir-opt's options against those of jaxmlir-opt, in docs/jaxmlir-opt.md.
+"""Writes the table in docs/jaxmlir-opt.md that compares the options of mlir-opt and jaxmlir-opt.
 
     python tools/generate_opt_table.py            writes the table
     python tools/generate_opt_table.py --check    fails if it is not what would be written
     python tools/generate_opt_table.py --update   reads the options off mlir-opt-22 first
 
-mlir-opt links all of LLVM, whose options its help lists as well.  Those whose names stand in the
-library of LLVM are not MLIR's.
+mlir-opt links all of LLVM, so its help also lists LLVM's options.  An option whose name occurs in
+the LLVM library is not MLIR's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OPTION = re.compile(
     r"^  --?(?P<name>[A-Za-z][\w-]*)\S*(?: <\w+>)?\s+- (?P<help>.*)$", re.MULTILINE
 )
 _PASSES = "  Compiler passes to run"
-# In a help with passes these stand after them, among LLVM's.
+# The help lists these options after the passes, among LLVM's.
 _AFTER_PASSES = ("verify-diagnostics", "verify-each", "verify-roundtrip")
 _BOTH = ("color", "help", "o", "version")
 
@@ -47,7 +47,7 @@ def installed() -> str | None:
 
 
 def options_of(command: str) -> dict[str, str]:
-    """The options of an mlir-opt that are MLIR's, with their help."""
+    """MLIR's own options of an mlir-opt, with their help."""
     text = subprocess.run([command, "--help"], capture_output=True, text=True, check=True).stdout
     linked = subprocess.run(
         ["ldd", Path(command).resolve()], capture_output=True, text=True, check=True
@@ -95,14 +95,14 @@ def table() -> str:
 
 
 def page(text: str) -> str:
-    """The page with the table as it is to be."""
+    """The page with its table replaced by the generated one."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"
 
 
 def update() -> None:
-    """Writes down the options of the installed mlir-opt."""
+    """Saves the options of the installed mlir-opt."""
     command = installed()
     if command is None:
         raise SystemExit("mlir-opt-22 is not installed (Debian: mlir-22-tools)")

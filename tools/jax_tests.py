@@ -1,7 +1,7 @@
 """Runs JAX's own tests twice, plain and with every compilation going through the dialect.
 
-With ``--transforms`` it is not what is compiled that goes through the dialect, but what is
-differentiated or batched: by the passes, where the tests ask JAX for it.
+With ``--transforms``, compilation stays JAX's.  Instead, functions that the tests differentiate or
+batch go through the dialect, and the passes transform them.
 
     python tools/jax_tests.py ~/jax lax_test api_test pallas/pallas_test
     python tools/jax_tests.py ~/jax shard_map_test --round-trip --workers 2
@@ -10,16 +10,16 @@ differentiated or batched: by the passes, where the tests ask JAX for it.
     python tools/jax_tests.py ~/jax linalg_test --x64
     python tools/jax_tests.py ~/jax lax_vmap_test --transforms
 
-The checkout has to be at the tag of the installed JAX (``jax-v0.10.2``): its tests are run with the
-installed package.  A test that passes plainly has to pass through the dialect, unless
+The checkout must be at the tag of the installed JAX (``jax-v0.10.2``): its tests run with the
+installed package.  A test that passes with plain JAX must pass through the dialect, unless
 ``jax_tests_differ.toml`` names it, with the reason.  The exit status is 1 if one does not, or if no
-test was run.
+test ran.
 
 Outcomes are lines of ``build/jax_tests/<jax version>/<mode>/<file>.jsonl``, with ``--x64`` below
-``<jax version>+x64``.  Plain outcomes are used again, and with ``--resume`` the others too, so a
-run that was stopped goes on where it was.
-Tests run in processes of their own: one that kills its process, or takes longer than
-``--timeout``, has failed, and the rest of the file goes on in another.
+``<jax version>+x64``.  Outcomes of plain runs are reused.  With ``--resume`` the others are too, so
+that an interrupted run continues.
+Each file runs in a process of its own.  A test that kills its process, or takes longer than
+``--timeout``, has failed, and the rest of the file continues in another process.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from tools.tool_options import positive  # noqa: E402
 
 @dataclass(frozen=True)
 class Mode:
-    """Plain, or through the dialect with these settings."""
+    """How tests run: with plain JAX, or through the dialect with these settings."""
 
     name: str
     env: dict[str, str] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Job:
         return max((r["collected"] for r in read(self.record) if "collected" in r), default=0)
 
     def run(self) -> None:
-        """Runs what has no outcome yet, in as many processes as it takes."""
+        """Runs the tests without an outcome, in as many processes as it takes."""
         selection = [self.options.select, self.options.every, self.options.cases]
         if any(r.get("complete") == selection for r in read(self.record)):
             return
@@ -114,14 +114,14 @@ class Job:
 
     def _write(self, **fields: Any) -> None:
         with self.record.open("a") as file:
-            # The last line may be half written.
+            # The leading newline ends a line that may be truncated.
             file.write("\n" + json.dumps(fields) + "\n")
 
     def _log(self) -> Path:
         return self.record.with_suffix(".log")
 
     def _run_once(self) -> tuple[str, str] | None:
-        """One process; the test that it did not survive, and why, if there was one."""
+        """Runs one process; returns the test that ended it, if one did, and the reason."""
         with self._log().open("w") as output:
             process = subprocess.Popen(
                 self._command(), env=self._env(), stdout=output, stderr=output, cwd=STATE
@@ -139,7 +139,7 @@ class Job:
         return running, f"the process ended with status {process.returncode}"
 
     def _watch(self, process: subprocess.Popen[bytes]) -> bool:
-        """Waits for the end; whether a test took too long."""
+        """Waits for the process to end; returns whether a test took too long."""
         current, since = None, time.monotonic()
         while process.poll() is None:
             time.sleep(0.5)
@@ -181,7 +181,7 @@ class Job:
 
 
 def run(jobs: Sequence[Job], workers: int) -> Iterator[tuple[int, int]]:
-    """Runs the jobs; how many tests have an outcome, and how many there are, from time to time."""
+    """Runs the jobs; yields now and then how many tests have an outcome, and how many there are."""
     with ThreadPoolExecutor(workers) as pool:
         futures = [pool.submit(job.run) for job in jobs]
         while not all(future.done() for future in futures):

@@ -1,11 +1,11 @@
 """Pytest plugin of ``jax_tests.py``: records each test, so that a run can be watched and resumed.
 
-``JAX_TESTS_CHECKOUT`` is JAX's repository.  Utilities of the tests that the installed package lacks
-are imported from there.  ``JAX_TESTS_RECORD`` names a file of JSON lines: ``{"collected": n, "of":
-m}``, then for each test ``{"start": id}`` and ``{"id", "outcome", "wall", "cpu", "why"}``.  Of the
-tests every ``JAX_TESTS_EVERY``-th is run, unless it has an outcome there.  With
-``JAX_TESTS_TRANSFORMS`` their derivatives and batches are those of :mod:`jax_tests_transforms`,
-which adds its counts to the outcomes.
+``JAX_TESTS_CHECKOUT`` is JAX's repository.  Test utilities that the installed package lacks are
+imported from there.  ``JAX_TESTS_RECORD`` names a file of JSON lines: ``{"collected": n, "of":
+m}``, then for each test ``{"start": id}`` and ``{"id", "outcome", "wall", "cpu", "why"}``.  Every
+``JAX_TESTS_EVERY``-th test runs, unless the file already has its outcome.  With
+``JAX_TESTS_TRANSFORMS`` the tests differentiate and batch by :mod:`jax_tests_transforms`, which
+adds its counts to the outcomes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _REPORTS = pytest.StashKey[list[Any]]()
 
 
 class _TestUtilities(importlib.abc.MetaPathFinder):
-    """Finds modules of JAX in the checkout; asked after the installed package."""
+    """Finds modules of JAX in the checkout, if the installed package does not have them."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
         file = _CHECKOUT / f"{fullname.replace('.', '/')}.py"

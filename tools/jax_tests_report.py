@@ -1,8 +1,8 @@
-"""What ``jax_tests.py`` shows, and the page of the docs that is written from its records.
+"""The output of ``jax_tests.py``, and the page of the docs made from its records.
 
     python tools/jax_tests_report.py        build/jax_tests -> docs/jax-tests.md
 
-Sections of the page that are of no version of JAX, and so not of these records, stay.
+Sections of the page that do not belong to a version of JAX are written by hand, and are kept.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ DIFFER = Path(__file__).with_name("jax_tests_differ.toml")
 Record = dict[str, Any]
 
 
-# A run looks at its records every second: those that did not grow are not read again.
+# A run polls its records: a file that did not grow is not read again.
 _known: dict[Path, tuple[int, list[Record]]] = {}
 
 
 def read(path: Path) -> list[Record]:
-    """The lines of a record; the last may be cut off where a process died."""
+    """The lines of a record file; the last one may be truncated if a process died."""
     size = path.stat().st_size if path.exists() else 0
     if path not in _known or _known[path][0] != size:
         _known[path] = size, list(_parsed(path.read_text())) if size else []
@@ -54,7 +54,7 @@ def outcomes(path: Path) -> dict[str, Record]:
 
 
 def differ() -> dict[str, str]:
-    """Tests that are not expected to pass through the dialect: pattern of the id -> why."""
+    """The tests that are not expected to pass through the dialect: pattern of the id -> why."""
     with DIFFER.open("rb") as file:
         return {
             pattern: reason
@@ -65,7 +65,7 @@ def differ() -> dict[str, str]:
 
 @dataclass
 class Comparison:
-    """One file, plain and through the dialect: the outcomes of its tests."""
+    """The outcomes of the tests in one file, plain and through the dialect."""
 
     file: str
     plain: dict[str, Record]
@@ -78,12 +78,12 @@ class Comparison:
 
     @cached_property
     def passed(self) -> list[str]:
-        """The tests that pass plainly."""
+        """The tests that pass with plain JAX."""
         return [test for test in self.tests if self.plain[test]["outcome"] == "passed"]
 
     @cached_property
     def listed(self) -> dict[str, str]:
-        """Why tests that pass plainly only are expected to, by test."""
+        """The tests that are expected to fail through the dialect, and do, with the reasons."""
         expected = {re.compile(pattern): why for pattern, why in differ().items()}
         found = {}
         for test in self.passed:
@@ -94,13 +94,13 @@ class Comparison:
 
     @cached_property
     def broken(self) -> list[Record]:
-        """The tests that pass plainly only."""
+        """The tests that pass with plain JAX and fail unexpectedly through the dialect."""
         records = [self.through[test] for test in self.passed if test not in self.listed]
         return [record for record in records if record["outcome"] != "passed"]
 
     @cached_property
     def staged(self) -> tuple[int, int]:
-        """How many that pass plainly had all functions transformed by the passes, or some."""
+        """How many tests had all their functions transformed by the passes, and how many some."""
         records = [self.through[test] for test in self.passed]
         reached = [record for record in records if record.get("programs")]
         partly = sum(bool(record["as_they_are"]) for record in reached)
@@ -108,7 +108,7 @@ class Comparison:
 
     @cached_property
     def seconds(self) -> dict[str, tuple[float, float]]:
-        """``wall`` and ``cpu``, plain and through, of the tests that pass both ways."""
+        """The ``wall`` and ``cpu`` times, plain and through, of the tests that pass both ways."""
         both = [test for test in self.passed if self.through[test]["outcome"] == "passed"]
         return {
             clock: (
@@ -120,13 +120,13 @@ class Comparison:
 
 
 def ratio(comparisons: Sequence[Comparison], clock: str) -> str:
-    """The time through the dialect by the plain one."""
+    """The ratio of the time through the dialect to the plain time."""
     plain, through = (sum(c.seconds[clock][i] for c in comparisons) for i in (0, 1))
     return f"{through / plain:.2f}" if plain else "-"
 
 
 def progress(counts: Iterator[tuple[int, int]]) -> None:
-    """A bar of tests that have an outcome, and all there are."""
+    """Shows a progress bar: how many of the tests have an outcome."""
     columns = Progress.get_default_columns()[:1]
     with Progress(*columns, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()) as bar:
         task = bar.add_task("tests", total=None)
@@ -135,7 +135,7 @@ def progress(counts: Iterator[tuple[int, int]]) -> None:
 
 
 def show(comparisons: Sequence[Comparison], slowest: int) -> None:
-    """Prints what broke, the table, and the tests that lost most time."""
+    """Prints the broken tests, the table, and the tests that became slowest."""
     console = Console()
     for comparison in comparisons:
         for record in comparison.broken:
@@ -194,7 +194,7 @@ def page(state: Path, before: str = "") -> str:
     """The page, from all records: ``state/<jax version>/<mode>/<file>.jsonl``.
 
     Args:
-      before: the page as it was, of which sections are kept that were written by hand.
+      before: the old page; its sections that were written by hand are kept.
     """
     parts, listed = [_INTRODUCTION], {}
     for version in sorted(folder.parent for folder in state.glob("*/plain")):
@@ -212,7 +212,7 @@ def page(state: Path, before: str = "") -> str:
 
 
 def _by_hand(page: str) -> list[str]:
-    """The sections of a page that are of no version of JAX, and not the last one either."""
+    """The sections of a page that were written by hand: about no version of JAX, nor ``Listed``."""
     sections = re.split(r"^(?=## )", page, flags=re.MULTILINE)[1:]
     return [section for section in sections if not section.startswith(("## jax ", "## Listed"))]
 
@@ -251,7 +251,7 @@ def _markdown(comparisons: Sequence[Comparison], mode: Path) -> str:
         counts = [there, len(c.tests), len(c.passed), passes, len(c.listed)]
         counts += c.staged if staged else ()
         totals = [a + b for a, b in zip(totals, counts, strict=True)]
-        # A test of a sample has other tests before it, and so less to reuse.
+        # Only whole files are timed: in a sample caches help less, as fewer tests run before one.
         timed = [c] if there == len(c.tests) else []
         whole += timed
         name = c.file.replace(".", "/")

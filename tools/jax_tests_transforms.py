@@ -1,11 +1,11 @@
 """The derivatives and batches of JAX's own tests by the passes: ``jax_tests.py --transforms``.
 
-``jax.grad(f)`` and its like stay JAX's, of a function that calls a program in place of ``f``.  The
-rules of that call are the passes.  What ``f`` closes over is hoisted: values of an enclosing
-transformation are arguments of the program.
+``jax.grad``, ``jax.vmap`` and the like remain JAX's, but transform a function that calls a program
+in place of ``f``.  The passes are the derivative and batching rules of that call.  Values that
+``f`` closes over are hoisted: those of an enclosing transformation become arguments of the program.
 
-A function that cannot be staged out for abstract values (it looks at them, or at what only the
-transformation itself has) is used as it is, and counted.
+Some functions cannot be traced for abstract values: they look at values, or at the tracers of the
+transformation.  These are used as they are, and counted.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ NAMES = (
     "fwd_and_bwd",
 )
 
-# What goes wrong in a function did not go wrong here.
+# Tracebacks and source locations leave out the frames of this file.
 source_info_util.register_exclusion(__file__)
 
-# Of the test that is running: how often a program was called, and why a function was used as it is.
+# Counts of the running test: calls of programs (key ""), and functions used as they are, by reason.
 _counts: collections.Counter[str] = collections.Counter()
 
 
 def take_counts() -> dict[str, Any]:
-    """How many calls were programs, and for what errors how many were not; counts from 0 again."""
+    """The counts of calls of programs, and of other calls by error; resets the counts."""
     counts = dict(_counts)
     _counts.clear()
     return {"programs": counts.pop("", 0), "as_they_are": counts}
 
 
 def staged(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """``fun``, by a call of its program wherever an argument is being transformed."""
+    """``fun``, which calls its program if an argument is a tracer."""
 
     @wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -65,7 +65,7 @@ def staged(fun: Callable[..., Any]) -> Callable[..., Any]:
         varying = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tracer)]
         if not varying:
             return fun(*args, **kwargs)
-        # What is no array, of arguments and results, is the function's own affair.
+        # Arguments that are no tracers, and results that are no arrays, are not of the program.
         results: list[Any] = []
 
         def arrays(*values: Any) -> list[Any]:
@@ -90,8 +90,8 @@ def staged(fun: Callable[..., Any]) -> Callable[..., Any]:
                 program_primitive.call(program, program.name, [*traced._consts, *operands])
             )
         except JaxmlirError as error:
-            # What JAX refuses is refused in JAX's words, and what it refuses once it is staged out
-            # is not for a program either: a custom rule, say, that looks at values.
+            # If JAX refuses the function, its error is raised.  If JAX refuses only the staged-out
+            # function (a custom rule looks at values, say), the function is used as it is.
             result = fun(*args, **kwargs)
             if CLOSES_OVER in str(error):
                 _counts[CLOSES_OVER] += 1
@@ -110,7 +110,7 @@ def staged(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_types(traced: Any) -> None:
-    """Raises a ``TypeError`` for values of types that only JAX can take apart."""
+    """Raises a ``TypeError`` for values of high-level types, which only JAX can lower."""
     jaxpr = traced.jaxpr.jaxpr
     made = [v for eqn in jaxpr.eqns for v in eqn.outvars]
     if any(getattr(v.aval, "is_high", False) for v in (*jaxpr.constvars, *jaxpr.invars, *made)):
@@ -122,7 +122,7 @@ def _is_array(value: Any) -> bool:
 
 
 def of_staged(transformation: Callable[..., Any]) -> Callable[..., Any]:
-    """The transformation, of staged functions."""
+    """The transformation, applied to staged functions."""
 
     @functools.wraps(transformation)
     def transform(*args: Any, **kwargs: Any) -> Any:
@@ -137,7 +137,7 @@ def of_staged(transformation: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _in_words_of_jax(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which raises what a rule of JAX did where a pass only says of which op."""
+    """The function, but if a pass wraps an error of a JAX rule, JAX's error is raised."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -156,7 +156,7 @@ def _in_words_of_jax(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Api(ModuleType):
-    """JAX's module of transformations, as the tests see it."""
+    """A proxy of JAX's module of transformations, which tests get in its place."""
 
     def __init__(self, module: ModuleType):
         super().__init__(module.__name__)
@@ -167,13 +167,13 @@ class _Api(ModuleType):
 
 
 def install() -> None:
-    """Replaces JAX's transformations by those of staged functions, where users import them from."""
+    """Replaces JAX's transformations in the ``jax`` module by those of staged functions."""
     for name in NAMES:
         setattr(jax, name, of_staged(getattr(jax, name)))
 
 
 def install_in(modules: Iterable[ModuleType]) -> None:
-    """And where tests, and what checks derivatives for them, have JAX's own module of them."""
+    """Replaces JAX's internal module of transformations in tests and in their gradient checker."""
     api, checks = (sys.modules[f.__module__] for f in (jax.jvp, jax.test_util.check_grads))
     for module in {*modules, checks}:
         for name, value in list(vars(module).items()):

@@ -1,9 +1,9 @@
 """Lint of docstrings: the first sentence names its subject, and can be read alone in ``help()``.
 
-A first word that points at something said elsewhere (``Of the only result.``, ``Likewise, of a
-module.``) is an error, wherever a docstring stands: of a module, a class, a function or, below an
-assignment, an attribute.  So is a first paragraph without an end: a period, or the colon before an
-example, which ruff's D400 does not know.
+A first word that refers to something said elsewhere (``Of the only result.``, ``Likewise, of a
+module.``) is an error in every docstring: of a module, a class, a function, or an attribute (below
+an assignment).  So is a first paragraph that does not end in a period, a question mark, or the
+colon before an example (which ruff's D400 does not accept).
 """
 
 import ast
@@ -17,7 +17,7 @@ FOLDERS = ("jaxmlir", "tools", "benchmarks")
 
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """The docstrings of a module and what is in it, those below assignments too, with lines."""
+    """All docstrings in a module, also those below assignments, with their line numbers."""
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if not isinstance(body, list):
@@ -41,7 +41,7 @@ def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def violations(root: Path) -> Iterator[str]:
-    """What breaks the rule, as lines of a report."""
+    """The violations of the rule, as lines of a report."""
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*.py")):
             place = path.relative_to(root)
@@ -60,7 +60,7 @@ def violations(root: Path) -> Iterator[str]:
 
 
 def main() -> int:
-    """Prints what breaks the rule; the exit status."""
+    """Prints the violations; returns the exit status."""
     found = list(violations(Path(__file__).resolve().parent.parent))
     print("\n".join(found), end="\n" if found else "", file=sys.stderr)
     return 1 if found else 0

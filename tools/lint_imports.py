@@ -1,8 +1,8 @@
-"""Lint of imports: rooms import downwards, modules in no circle, JAX's internals in one file.
+"""Lint of imports: rooms import downwards, no import cycles, JAX's internals only in one file.
 
 A room of `jaxmlir/` (a folder, or a module beside the folders) imports from itself and from rooms
-before it in `ROOMS`. No modules import each other in a circle. Imports count wherever they stand:
-at module level, inside functions, under `TYPE_CHECKING`.
+before it in `ROOMS`. Modules do not import each other in a cycle. All imports count: those at
+module level, inside functions, and under `TYPE_CHECKING`.
 
 Ruff bans `jax._src` and its like everywhere (see pyproject.toml). Outside `jaxmlir/_compat.py`,
 `# noqa: TID251` may lift that ban in tools, tests and benchmarks, line by line, for
@@ -17,7 +17,7 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-# From the ground up: what each may know stands before it.
+# From bottom to top: a room may import only the rooms before it.
 ROOMS = (
     "errors",
     "_compat",
@@ -67,7 +67,7 @@ def violations(root: Path) -> Iterator[str]:
 
 
 def layer_violations(root: Path) -> Iterator[str]:
-    """Imports of rooms above one's own, and circles of modules."""
+    """Imports of a room above the importing one, and import cycles of modules."""
     files = {_module(root, path): path for path in sorted((root / "jaxmlir").rglob("*.py"))}
     graph: dict[str, set[str]] = {}
     for module, path in files.items():
@@ -108,7 +108,7 @@ def _room(module: str) -> str:
 
 
 def _imports(module: str, path: Path, known: dict[str, Path]) -> Iterator[tuple[int, str]]:
-    """The modules of jaxmlir that a module imports, but for the package itself."""
+    """The modules of jaxmlir that a module imports, without the package itself, with lines."""
     if module == "jaxmlir":
         return
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -126,7 +126,7 @@ def _imports(module: str, path: Path, known: dict[str, Path]) -> Iterator[tuple[
 
 
 def excused_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines with a comment, not a docstring, that silences the ban."""
+    """The lines with a comment (docstrings don't count) that silences the ban."""
     with tokenize.open(path) as source:
         for token in tokenize.generate_tokens(source.readline):
             if token.type == tokenize.COMMENT and EXCUSE.search(token.string):

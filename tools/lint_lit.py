@@ -1,10 +1,10 @@
-"""Lint: every RUN and CHECK line of a lit test has to be one that lit or FileCheck reads.
+"""Lint: lit or FileCheck must read every line of a lit test that looks like RUN or CHECK.
 
     python tools/lint_lit.py lit_tests
 
 A missing colon or a misspelt directive (`CHECK_NEXT:`, `CHEK:`) turns a line of a lit test into a
-plain comment: the test goes on passing and no longer tests. For every comment that starts like a
-directive, this lint asks whether it is one, and whether a RUN line makes it count.
+plain comment: the test still passes, but no longer tests anything. For every comment that starts
+like a directive, this lint checks that it is one, and that a RUN line puts it to use.
 """
 
 import argparse
@@ -22,7 +22,7 @@ CHECK_SUFFIXES = ("", "-NEXT", "-SAME", "-NOT", "-DAG", "-LABEL", "-EMPTY")
 DIAGNOSTICS = ("expected-error", "expected-warning", "expected-remark", "expected-note")
 
 # A comment's first word, when it looks like a directive: capitals, digits, dashes, underscores.
-# A `.test` file holds nothing but directives and their input, so there it needs no comment sign.
+# A `.test` file holds only directives and their input, so a directive needs no comment sign there.
 DIRECTIVE = re.compile(r"^\s*(?P<sign>//+|#+|;+|)\s*(?P<word>[A-Z][A-Z0-9_-]*)(?P<rest>.*)$")
 DIAGNOSTIC = re.compile(r"^\s*//\s*(?P<word>expect[a-z]*-[a-z]+)(?P<rest>.*)$")
 CHECK_PREFIX = re.compile(r"--?check-prefix(?:es)?[= ]([\w,-]+)")
@@ -43,7 +43,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class RunLines:
-    """What the RUN lines of one file make count."""
+    """The commands in the RUN lines of one file, and which directives they make effective."""
 
     commands: tuple[str, ...]
 
@@ -56,7 +56,7 @@ class RunLines:
     def prefixes(self) -> frozenset[str]:
         """The prefixes FileCheck looks for; empty if no RUN line calls it."""
         prefixes: set[str] = set()
-        # A command may go on over several RUN lines, each but the last ending in a backslash.
+        # A command may span several RUN lines; each but the last ends in a backslash.
         for command in "\n".join(self.commands).replace("\\\n", " ").splitlines():
             for call in re.findall(r"\bfile_?check\b[^|;&]*", command, flags=re.IGNORECASE):
                 named = [p for names in CHECK_PREFIX.findall(call) for p in names.split(",")]
@@ -112,7 +112,7 @@ def _directive_problem(word: str, rest: str, runs: RunLines) -> str | None:
 
 
 def _check_prefix(word: str, prefixes: frozenset[str]) -> str | None:
-    """The prefix of a well-formed check directive, None if `word` is none."""
+    """The prefix of a well-formed check directive; None if `word` is not one."""
     for prefix in sorted(prefixes, key=len, reverse=True):
         if word.startswith(prefix):
             suffix = word[len(prefix) :]
@@ -134,7 +134,7 @@ def _diagnostic_problem(word: str, rest: str, runs: RunLines) -> str | None:
 
 
 def lit_tests(root: Path) -> list[Path]:
-    """The files under `root` that lit.cfg.py makes tests."""
+    """The files under `root` that lit runs as tests, according to lit.cfg.py."""
     return sorted(
         path
         for path in root.rglob("*")

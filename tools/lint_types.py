@@ -1,10 +1,10 @@
-"""Lint of types: how much of the public interface type checkers know, by pyright.
+"""Lint of types: pyright must know the types of most public names, and see mistakes in a script.
 
-    python tools/lint_types.py            fails below the share that has to be known
+    python tools/lint_types.py            fails if the share of known types is too small
     python tools/lint_types.py --list     also prints each name whose type is not known, and why
 
-Names count whose modules and classes are without a leading underscore.  Without pyright or Node.js
-nothing is checked, and the last line says so.
+A name is public if its modules and classes have no leading underscore.  Without pyright or Node.js
+nothing is checked, and the last line of output says so.
 """
 
 import argparse
@@ -34,7 +34,7 @@ program.vjp().save("backward.jaxmlir")
 
 
 def pyright(root: Path, *arguments: str) -> dict:
-    """What pyright reports, with the package in a folder."""
+    """The report of pyright, with the package taken from a folder."""
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
     env = {**os.environ, "PYTHONPATH": str(root)}
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, env=env, cwd=root)
@@ -42,12 +42,12 @@ def pyright(root: Path, *arguments: str) -> dict:
 
 
 def completeness(root: Path) -> dict:
-    """What ``pyright --verifytypes jaxmlir`` reports of the package in a folder."""
+    """The report of ``pyright --verifytypes jaxmlir`` about the package in a folder."""
     return pyright(root, "--ignoreexternal", "--verifytypes", "jaxmlir")["typeCompleteness"]
 
 
 def unnoticed(root: Path) -> list[str]:
-    """The lines of :data:`MISTAKES` in which pyright sees none."""
+    """The lines of :data:`MISTAKES` for which pyright reports no error."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "script.py"
         script.write_text(MISTAKES)

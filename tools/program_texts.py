@@ -5,23 +5,23 @@
     python tools/program_texts.py compare BEFORE AFTER --rename
     jaxpr-materialize-shared=jaxpr-materialize
 
-This is how a change that only moves or renames code is shown to leave compiled programs alone.
-``PYTHONPATH=/path/of/a/checkout`` in front of ``write`` takes jaxmlir and the benchmark programs
-from another checkout; of the tool itself there is one.
+This shows that a change that only moves or renames code leaves compiled programs alone.  With
+``PYTHONPATH=/path/of/a/checkout`` in front of ``write``, jaxmlir and the benchmark programs come
+from that checkout; the tool itself is always this one.
 
 The programs are in groups: the benchmark programs in both sizes (``full``, ``small``), the formulas
-of the benchmarks (``formulas``), programs that one pass has most to do on (``worst_cases``), and
-JAX's own test harnesses, a fixed sample of every kind (``harnesses``).  For each of them and each
+of the benchmarks (``formulas``), programs on which one pass has most to do (``worst_cases``), and a
+fixed sample of JAX's own test harnesses of every kind (``harnesses``).  For each program and each
 level N there are two files, ``GROUP/NAME.program.ON.mlir`` and ``GROUP/NAME.gradient.ON.mlir``:
 the program optimised at that level, and its gradient as ``jaxmlir.jit`` makes it, optimised before
-and after.  The gradient of a harness is that of the sum of its results, in its floating-point
-arguments; where there are none, there is no gradient.  ``--lower`` adds the StableHLO of each, for
-the first platform of ``JAX_PLATFORMS`` (CPU by default), in ``.stablehlo`` files.  Arrays that a
-text only names are below it as digests.  What fails has its error as text, so a failure that is new
-is a difference as well.
+and after differentiation.  The gradient of a harness is that of the sum of its results with respect
+to its floating-point arguments; without such arguments there is no gradient.  ``--lower`` adds the
+StableHLO of each, for the first platform of ``JAX_PLATFORMS`` (CPU by default), in ``.stablehlo``
+files.  Arrays that a text only names are listed below it as digests.  The text of a program that
+fails is its error, so a new failure is a difference as well.
 
 ``compare`` names the programs that differ, shows some of the differences, and exits with 1 if there
-are any.  Two runs of one commit give the same texts.
+are any.  Two runs on one commit give the same texts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from typing import Any, NamedTuple
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 ROOT = Path(__file__).resolve().parent.parent
-# A checkout that PYTHONPATH names comes before this one, and this one before what is installed.
+# A checkout in PYTHONPATH comes before this one, and this one before installed packages.
 _NAMED = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
 sys.path[1 + len(_NAMED) : 1 + len(_NAMED)] = [str(ROOT), str(ROOT / "tools")]
 
@@ -65,16 +65,16 @@ from benchmarks.programs import worst_cases  # noqa: E402
 
 LEVELS = (0, 1, 2)
 DERIVATIVES = ("program", "gradient")
-# How many ops the programs of worst cases have, about.
+# The approximate number of ops in the programs of worst cases.
 WORST_OPS = 300
-# What was written, beside the texts.
+# A file beside the texts that describes the run.
 ABOUT = "about.json"
 
 Function = Callable[..., Any]
 
 
 class Subject(NamedTuple):
-    """A function with its arguments, and in which of these it is differentiated."""
+    """A function with its arguments, and the arguments that it is differentiated in."""
 
     function: Function
     args: Sequence[Any]
@@ -87,7 +87,7 @@ class Subject(NamedTuple):
 
 @functools.cache
 def subjects(sample: int) -> dict[str, Callable[[], Subject]]:
-    """Everything there is to write, as ``group/name``, to be made when it is needed."""
+    """Makers of all subjects, by ``group/name``."""
     benchmarks = {**programs.PROGRAMS, **programs.NAIVE}
     makers = {
         f"{size}/{name}": functools.partial(benchmark.make, size)
@@ -108,7 +108,7 @@ def subjects(sample: int) -> dict[str, Callable[[], Subject]]:
 
 
 def _of_benchmark(make: Callable[[], tuple[Function, Sequence[Any]]]) -> Subject:
-    """A benchmark program is differentiated in its first argument."""
+    """The subject of a benchmark program, differentiated in its first argument."""
     function, args = make()
     abstract = jax.tree.map(_abstract, tuple(args))
     is_scalar = getattr(jax.eval_shape(function, *abstract), "shape", None) == ()
@@ -116,14 +116,14 @@ def _of_benchmark(make: Callable[[], tuple[Function, Sequence[Any]]]) -> Subject
 
 
 def _of_harness(harness: Any) -> Subject:
-    """A harness is differentiated in all arguments of real numbers."""
+    """The subject of a harness, differentiated in all arguments of real numbers."""
     args = harness.dyn_args_maker(np.random.RandomState(0))
     argnums = tuple(i for i, x in enumerate(args) if _is_real(x))
     return Subject(harness.dyn_fun, args, argnums, _summed(harness.dyn_fun))
 
 
 def _summed(function: Function) -> Function:
-    """The function whose result is the sum of all floating-point numbers of another one's."""
+    """The function that sums all floating-point numbers in the results of another function."""
 
     @functools.wraps(function)
     def summed(*args: Any) -> jax.Array:
@@ -146,7 +146,7 @@ def _is_real(array: Any) -> bool:
 
 
 def _harnesses(sample: int) -> list[Any]:
-    """About so many of JAX's harnesses, the same ones in each run with one version of JAX."""
+    """About ``sample`` of JAX's harnesses, the same ones in each run with one version of JAX."""
     import conformance
 
     known = conformance.harnesses()
@@ -155,7 +155,7 @@ def _harnesses(sample: int) -> list[Any]:
 
 
 def _file_name(name: str) -> str:
-    """A name as a file may have it; one that is too long is cut and gets a digest."""
+    """A file name for this name; one that is too long is cut and gets a digest."""
     plain = re.sub(r"[^\w.,=\[\]-]+", "_", name)
     if len(plain) <= 150:
         return plain
@@ -163,7 +163,7 @@ def _file_name(name: str) -> str:
 
 
 def _unique(name: str, taken: Collection[str]) -> str:
-    """The name, with a number where it is taken."""
+    """The name, with a number if it is taken."""
     numbered = (f"{name}-{i}" for i in itertools.count(2))
     return next(n for n in itertools.chain([name], numbered) if n not in taken)
 
@@ -172,7 +172,7 @@ def _unique(name: str, taken: Collection[str]) -> str:
 
 
 def texts(subject: Subject, *, lower: bool = False) -> Iterator[tuple[str, str]]:
-    """The texts of one subject, each with the ending of its file's name."""
+    """The texts of one subject, each preceded by the ending of its file's name."""
     for derivative in DERIVATIVES if subject.argnums else DERIVATIVES[:1]:
         is_gradient = derivative == "gradient"
         function = subject.scalar if is_gradient else subject.function
@@ -186,14 +186,14 @@ def texts(subject: Subject, *, lower: bool = False) -> Iterator[tuple[str, str]]
 
 
 def _optimised(program: jaxmlir.Program, level: int, argnums: Sequence[int]) -> jaxmlir.Program:
-    """The program at a level, or where there are arguments to differentiate in, its gradient."""
+    """The program optimised at a level, or its gradient if there are ``argnums``."""
     if argnums:
         program = program.optimize(level, without=jaxmlir.passes.STORAGE).grad(argnums)
     return program.optimize(level)
 
 
 def _with_constants(program: jaxmlir.Program) -> str:
-    """The program's text, and the arrays that it only names, each as a digest of its bytes."""
+    """The program's text, followed by digests of the arrays that it only names."""
     digests = []
     for name, array in sorted(program.constants.items()):
         if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
@@ -205,14 +205,14 @@ def _with_constants(program: jaxmlir.Program) -> str:
 
 
 def _attempt(step: Callable[..., Any], given: Any, *args: Any) -> Any:
-    """What a step makes of the outcome of the step before, or the text of the first error."""
+    """Applies a step to the outcome of the step before; the text of the first error stays."""
     if isinstance(given, str):
         return given
     try:
         return step(given, *args)
     except Exception as e:
         first = (str(e).strip().splitlines() or [""])[0]
-        # A line number of a source file is no part of what a program does.
+        # Line numbers of source files may change without a change of the program.
         return f"{type(e).__name__}: {re.sub(r'[^ ]*[.]py:[0-9]+', 'FILE', first)}\n"
 
 
@@ -230,7 +230,7 @@ def write_one(name: str, directory: Path, sample: int, *, lower: bool = False) -
 
 
 def _in_turn(names: Sequence[str], step: Callable[[str], int], jobs: int) -> Iterator[int]:
-    """What a step returns for each name, in this process or in several."""
+    """Yields the results of a step for the names, run in this process or in several."""
     if jobs == 1:
         yield from map(step, names)
         return
@@ -293,7 +293,7 @@ def compare(options: argparse.Namespace) -> int:
 
 
 def renamed(text: str, renames: Sequence[tuple[str, str]]) -> str:
-    """A text with words replaced: names of passes, and of functions with their number or without.
+    """A text with names of passes and functions replaced, those of functions also if numbered.
 
     All replacements happen at once, so names can be swapped.
     """
@@ -307,7 +307,7 @@ def renamed(text: str, renames: Sequence[tuple[str, str]]) -> str:
 
 
 def numbered(text: str) -> str:
-    """A module's text with its functions named by the order in which the text mentions them."""
+    """A module's text with its functions numbered by their first mention."""
     numbers: dict[str, str] = {}
     return _SYMBOL.sub(lambda m: numbers.setdefault(m[0], f"@{len(numbers)}"), text)
 
@@ -316,18 +316,18 @@ _SYMBOL = re.compile(r'@(?:[\w.$-]+|"[^"]*")')
 
 
 def _names(directory: Path) -> list[str]:
-    """The files of texts in a directory."""
+    """The names of the files with texts in a directory."""
     files = (path for path in directory.rglob("*") if path.is_file() and path.name != ABOUT)
     return [str(path.relative_to(directory)) for path in files]
 
 
 def _read(path: Path) -> str:
-    """The text of a file, or nothing where there is none."""
+    """The text of a file; empty if there is none."""
     return path.read_text() if path.exists() else ""
 
 
 def _diff(name: str, before: str, after: str, most: int) -> Iterator[str]:
-    """A unified diff, at most so many lines of it, each of a readable length."""
+    """A unified diff of at most ``most`` lines, each of a readable length."""
     lines = difflib.unified_diff(
         before.splitlines(), after.splitlines(), f"before/{name}", f"after/{name}", "", "", 1, ""
     )
@@ -342,7 +342,7 @@ _WIDTH = 240
 
 
 def _print_counts(names: Sequence[str], differ: Collection[str]) -> None:
-    """How many texts differ of each group, derivative and level."""
+    """Prints how many texts differ in each group, derivative and level."""
     kinds = Counter(map(_kind, names))
     wrong = Counter(map(_kind, differ))
     for kind, total in sorted(kinds.items()):
@@ -352,7 +352,7 @@ def _print_counts(names: Sequence[str], differ: Collection[str]) -> None:
 
 
 def _kind(name: str) -> tuple[str, ...]:
-    """Group, derivative, level and form of a text."""
+    """The group, derivative, level and form of a text."""
     return (name.partition("/")[0], *name.rsplit(".", 3)[1:])
 
 
@@ -365,7 +365,7 @@ def _error(message: str) -> int:
 
 
 def _rename(text: str) -> tuple[str, str]:
-    """``OLD=NEW``, for argparse."""
+    """The pair in ``OLD=NEW``, for argparse."""
     old, equals, new = text.strip().partition("=")
     if not (old and equals and new):
         raise argparse.ArgumentTypeError(f"expected OLD=NEW, got '{text}'")
@@ -373,7 +373,7 @@ def _rename(text: str) -> tuple[str, str]:
 
 
 def _renames(path: str) -> list[tuple[str, str]]:
-    """A file with ``OLD=NEW`` on each line, for argparse."""
+    """The pairs in a file with ``OLD=NEW`` on each line, for argparse."""
     try:
         lines = Path(path).read_text().splitlines()
     except OSError as e:

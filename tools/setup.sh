@@ -3,9 +3,9 @@
 #
 #   sh tools/setup.sh [DIRECTORY [PYTHON [REQUIREMENT]]]      default: .venv python3
 #
-# PYTHON may hold several words (`env PYENV_VERSION=3.12.1 python3.12`), REQUIREMENT narrows what
-# pip chooses (`jax<0.12`). A second run with the same pyproject.toml does nothing: the stamp holds
-# that file's hash.
+# PYTHON may have several words (`env PYENV_VERSION=3.12.1 python3.12`); REQUIREMENT constrains what
+# pip chooses (`jax<0.12`). A second run with the same pyproject.toml does nothing: the stamp file
+# holds that file's hash.
 set -eu
 cd "$(dirname "$0")/.."
 venv=${1:-.venv}

@@ -1,18 +1,17 @@
-"""Compares patterns of derivatives with the derivatives that JAX computes.
+"""Checks sparsity patterns of Jacobians and Hessians against the derivatives that JAX computes.
 
     python tools/sparsity.py [--count 2000] [--columns 40] [--start 0]
 
-Of random programs, those of the tests, the whole Jacobian is computed, and the Hessian of the
-results' sum of squares.  Of the benchmarks' programs, in their small size, these are rows of the
-Jacobian and columns of the Hessian, in all arguments of real numbers.  An element outside of the
-pattern that is other than zero is a failure, and ends the run with a status of 1.  A run that was
-interrupted goes on where it says ``--start``.
+For the random programs of the tests, JAX computes the whole Jacobian, and the Hessian of the sum of
+the squared results.  For the benchmark programs, in their small size, it computes some rows of the
+Jacobian and some columns of the Hessian, with respect to all arguments of real numbers.  A nonzero
+element outside of the pattern is a failure: the exit status is 1.  ``--start`` continues an
+interrupted run.
 
-Run it with the newest supported JAX.  In JAX 0.10 a second derivative through the reverse of a
-scan loses the rule of a custom JVP whose rule calls such a function itself, so that what it
-computes isn't the derivative: two forward derivatives, the loop unrolled, and JAX 0.12 all give
-what the pattern says.  Forward derivatives are what random programs are compared with, but a custom
-VJP has none.
+Run it with the newest supported JAX.  JAX 0.10 computes some second derivatives through the reverse
+of a scan wrongly: if the rule of a custom JVP calls a custom JVP function, it loses the latter's
+rule.  Two forward derivatives, the unrolled loop, and JAX 0.12 all agree with the pattern.  Random
+programs are compared with forward derivatives, except that a custom VJP has none.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ from jaxmlir.sparse.index_sets import PatternTooDense
 
 
 def missed(pattern: Any, columns: Any, found: Any) -> int:
-    """How many elements outside of the pattern some columns of the matrix have."""
+    """How many nonzero elements outside of the pattern some columns of the matrix have."""
     outside = ~pattern.to_scipy()[:, columns].toarray()
     return int(np.count_nonzero(np.asarray(found) * outside))
 
 
 def drawn(count: int, kind: Any) -> list[Any]:
-    """So many random programs, the same ones in every run."""
+    """Draws ``count`` random programs, the same ones in every run."""
     programs = []
 
     @settings(
@@ -69,8 +68,8 @@ def drawn(count: int, kind: Any) -> list[Any]:
 
 
 def reference(f: Callable[..., Any], z: Any, order: int) -> Any:
-    """The Jacobian (order 1) or the Hessian (2) by JAX: forward, or in reverse where only that has
-    a rule."""
+    """The Jacobian (order 1) or the Hessian (2) by JAX: in forward mode, or in reverse mode if
+    forward mode has no rule."""
     forward = reverse = f
     for _ in range(order):
         forward, reverse = jax.jacfwd(forward), jax.jacrev(reverse)
@@ -81,10 +80,10 @@ def reference(f: Callable[..., Any], z: Any, order: int) -> Any:
 
 
 def check_random(steps: Any, *, twice: bool) -> str:
-    """What is wrong with the patterns of a random program's derivatives, if anything is.
+    """Says what is wrong with the patterns of a random program; empty if nothing is.
 
     Args:
-      twice: the Hessian is looked at, too, which takes a program with a derivative in reverse.
+      twice: check the Hessian, too; the program must have a derivative in reverse mode.
     """
     z = jnp.array([0.3, -0.4, 0.9, 0.2, 0.7, -0.6])
 
@@ -106,7 +105,7 @@ def check_random(steps: Any, *, twice: bool) -> str:
 
 
 def check_benchmark(function: Callable[..., Any], args: Any, columns: int) -> str:
-    """What the patterns of a program's derivatives in all real arguments were found to be."""
+    """Checks the patterns of a program's derivatives in all real arguments; returns a report."""
     leaves, tree = jax.tree.flatten(args)
     real = [i for i, x in enumerate(leaves) if np.issubdtype(jnp.result_type(x), np.floating)]
     flat, unravel = ravel_pytree([leaves[i] for i in real])
@@ -141,7 +140,7 @@ def check_benchmark(function: Callable[..., Any], args: Any, columns: int) -> st
 
 
 def check_named(name: str, columns: int) -> str:
-    """What the patterns of a benchmark's program were found to be."""
+    """Checks the patterns of a benchmark program; returns a report."""
     benchmark = (PROGRAMS | NAIVE | FORMULAS)[name]
     made = benchmark.make("small") if hasattr(benchmark, "make") else benchmark()
     try:

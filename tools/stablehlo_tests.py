@@ -2,15 +2,16 @@
 
     python tools/stablehlo_tests.py CHECKOUT                    all of them
     python tools/stablehlo_tests.py CHECKOUT --select reduce    files whose path matches
-    python tools/stablehlo_tests.py CHECKOUT --sample 100       so many, spread out
+    python tools/stablehlo_tests.py CHECKOUT --sample 100       100 of them, evenly spread
 
-``CHECKOUT`` is one of github.com/openxla/stablehlo.  Its ``stablehlo/tests/interpret`` are written
-by hand, one or more modules a file, with ``check.expect_*`` ops; its ``stablehlo/testdata`` were
-made by JAX, with custom calls of these names.  The checks are taken out, and the values that they
-compare become results; the module is raised, verified and run, and the results are compared.
+``CHECKOUT`` is a checkout of github.com/openxla/stablehlo.  The tests in
+``stablehlo/tests/interpret`` are written by hand, one or more modules to a file, and use
+``check.expect_*`` ops.  JAX generated those in ``stablehlo/testdata``, which use custom calls of
+these names.  This tool turns the values that a check compares into results and removes the check.
+It raises, verifies and runs the module, and compares the results.
 
-A test passes, fails, or is refused: an op has no counterpart in JAX, and the error names it.  The
-exit status is 1 if any failed.
+A test passes, fails, or is refused: an op has no counterpart in JAX, and the error names the op.
+The exit status is 1 if any failed.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from jaxmlir.errors import DiagnosticError, ImportingError  # noqa: E402
 
 FOLDERS = ("stablehlo/tests/interpret", "stablehlo/testdata")
 
-# What is not expected to pass: pattern of a test's name, ``file:number:function`` -> why.
+# Tests that are not expected to pass: pattern of the name, ``file:number:function`` -> why.
 EXCLUDED = {
     r"^(check|probe|printing|api_input_arguments)\.mlir:": "a test of the interpreter itself",
     r"^dot_general\.mlir:\d+:dot_general_op_test_algorithm$": "JAX has no TF32 on a CPU",
@@ -55,7 +56,7 @@ _CHECK = re.compile(
 
 
 def generic(text: str) -> str:
-    """The text with ``check`` ops in MLIR's generic form: nothing here knows their own."""
+    """The text with ``check`` ops in MLIR's generic form: no parser here knows their custom one."""
 
     def rewrite(match: re.Match[str]) -> str:
         operands = match["operands"].split(",")
@@ -69,15 +70,15 @@ def generic(text: str) -> str:
 
 
 class Skipped(Exception):
-    """There is nothing to compare."""
+    """The test compares nothing."""
 
 
 def checks_as_results(function: func.FuncOp) -> list[tuple[str, np.ndarray | None]]:
-    """Makes a function return what its checks compare, in their order.
+    """Makes a function return the values that its checks compare, in the order of the checks.
 
     Returns:
-      For each check its name, and the value that is expected; ``None`` where that is a result too,
-      after the one that it is compared with.
+      For each check its name and the expected value.  ``None`` if the expected value is computed:
+      then it is the result after the one that it is compared with.
     """
     from jaxmlir.dialect import codec
 
@@ -111,7 +112,7 @@ def checks_as_results(function: func.FuncOp) -> list[tuple[str, np.ndarray | Non
 
 
 def tests_of(path: Path) -> Iterator[tuple[str, Any, list[tuple[str, np.ndarray | None]]]]:
-    """The tests of a file: a name, a module whose only public function is the test, its checks."""
+    """The tests of a file: name, module whose only public function is the test, and checks."""
     pieces = re.split(r"(?m)^// -----.*$", path.read_text())
     for k, piece in enumerate(pieces):
         text = generic(piece)
@@ -134,13 +135,13 @@ def tests_of(path: Path) -> Iterator[tuple[str, Any, list[tuple[str, np.ndarray 
             yield f"{path.name}:{k}:{name}", module, checks
 
 
-# How far results may be apart, in units in the last place of the largest number: the expected ones
-# are another compiler's, of another day.
+# How far results may be apart, in units in the last place of the largest number: the expected
+# results come from another, older compiler.
 ULPS = 256
 
 
 def compare(name: str, got: np.ndarray, want: np.ndarray) -> str | None:
-    """What is wrong with a result, if anything is."""
+    """Says what is wrong with a result; ``None`` if nothing is."""
     if got.shape != want.shape or got.dtype != want.dtype:
         return f"got {got.dtype}{got.shape}, expected {want.dtype}{want.shape}"
     exact = name.endswith(("expect_eq", "expect_eq_const", ".eq"))
@@ -153,7 +154,7 @@ def compare(name: str, got: np.ndarray, want: np.ndarray) -> str | None:
         finite = np.isfinite(got) & np.isfinite(want)
         scale = np.max(np.abs(want), initial=1.0, where=finite)
         with np.errstate(all="ignore"):
-            # The interpreter's own tolerance of the one check, and several roundings of the other.
+            # The "almost" check has the interpreter's own tolerance, the other several roundings.
             bound = 1e-3 if "almost" in name else 0.0
             near = np.abs(got - want) <= max(ULPS * eps * scale, bound)
             same = np.where(finite, near, (got == want) | (np.isnan(got) & np.isnan(want)))
@@ -167,7 +168,7 @@ def compare(name: str, got: np.ndarray, want: np.ndarray) -> str | None:
 
 
 def outcome(module: Any, checks: Sequence[tuple[str, np.ndarray | None]]) -> tuple[str, str]:
-    """``passed``, ``refused`` or ``failed``, and why."""
+    """Returns ``passed``, ``refused`` or ``failed``, and the reason."""
     try:
         program = jaxmlir.from_stablehlo(module)
     except ImportingError as e:
@@ -187,7 +188,7 @@ def outcome(module: Any, checks: Sequence[tuple[str, np.ndarray | None]]) -> tup
 
 
 def files(checkout: Path, select: re.Pattern[str] | None) -> list[Path]:
-    """The files with tests, in the order of their names."""
+    """The files with tests, sorted by name."""
     found = []
     for folder in FOLDERS:
         for path in sorted((checkout / folder).rglob("*.mlir")):
@@ -218,7 +219,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if "!quant.uniform" in path.read_text():
                 counts["of quantised types"] += 1
                 continue
-            # Of another version of StableHLO than jaxlib has.
+            # The file needs another version of StableHLO than jaxlib has.
             counts["not parsed"] += 1
             print(f"not parsed {path.name}: {str(e).splitlines()[0][:200]}")
             continue

@@ -4,21 +4,21 @@
 #
 #   sh tools/test.sh [STAGE ...]      default: lint pytest lit compat
 #
-# Of tests with many costly cases the stage `pytest` runs a fixed sample, and the stage `compat` one
-# case in twelve of every third test. Three stages are not among the default ones: `pytest-whole` and
-# `compat-whole` run all cases, and `compat-0.11` all of them with the JAX between the two.
+# Of tests with many costly cases, the stage `pytest` runs a fixed sample, and the stage `compat` one
+# case in twelve of every third test. Three stages do not run by default: `pytest-whole` and
+# `compat-whole` run all cases; `compat-0.11` runs all cases with JAX 0.11.
 #
-# Tests that write a program down and read it back do so as an artifact; on Python 3.12, as text.
+# Tests that save a program and read it back use an artifact; the compat stages use text.
 #
 # One closing line per stage; the exit status is non-zero if any stage failed.
 set -u
 cd "$(dirname "$0")/.."
 failed=""
-# Tests start hundreds of processes: what these import is compiled once, whatever the environment says.
+# Tests start hundreds of processes: cache the bytecode of imports, whatever the environment says.
 unset PYTHONDONTWRITEBYTECODE
 
-# stage NAME COMMAND...: runs COMMAND and prints how it went. pytest's status 5 (no test
-# collected) is a failure like any other.
+# stage NAME COMMAND...: runs COMMAND and prints its verdict. pytest's status 5 (no test collected)
+# is a failure like any other.
 stage() {
     name=$1
     shift
@@ -42,7 +42,7 @@ run_pytest() { .venv/bin/python -m pytest -q -n 2 --dist worksteal "$@"; }
 
 run_lit() { .venv/bin/lit -sv --no-progress-bar --order=lexical -j 2 lit_tests; }
 
-# The command that starts Python 3.12, also where pyenv hides it behind a shim; else nothing.
+# The command that starts Python 3.12, also if pyenv hides it behind a shim; empty if there is none.
 find_python312() {
     if python3.12 -c '' 2> /dev/null; then
         echo python3.12
@@ -52,10 +52,11 @@ find_python312() {
     fi
 }
 
-# Whether Python is 3.12 or newer where it is not asked for by its version.
+# Whether the Python of .venv is 3.12 or newer.
 is_new() { .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 12))'; }
 
-# run_compat SHARE VENV PYTHON [REQUIREMENT]: with these options of pytest, what is run of the tests.
+# run_compat SHARE VENV PYTHON [REQUIREMENT]: runs the `compat` tests; SHARE has options of pytest
+# that select cases.
 run_compat() {
     share=$1
     shift

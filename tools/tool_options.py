@@ -1,4 +1,4 @@
-"""Types of the tools' options, for argparse: what is wrong is an error of usage."""
+"""Argument types of the tools' options, for argparse: a wrong value is a usage error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 
 def positive(text: str) -> int:
-    """A number of something, at least one."""
+    """An integer of at least one."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"expected 1 or more, got {number}")
@@ -15,7 +15,7 @@ def positive(text: str) -> int:
 
 
 def regex(text: str) -> re.Pattern[str]:
-    """A regular expression, to be searched for in names."""
+    """A regular expression to search names with."""
     try:
         return re.compile(text)
     except re.error as e:

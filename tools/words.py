@@ -4,11 +4,11 @@
     python tools/words.py --length 2 --select '^(mlp|gnn)$'
 
 A letter is ``jvp`` (in the direction of the argument), ``grad`` (of the sum of the results) or
-``vmap``; a word is applied to a program in its small size, as a function of its first argument.
-Each is made in as many ways as it has letters: JAX applies the first ones, the result is traced,
-and the passes apply the rest.  All of them are compiled with JAX's own, and may differ from it by
-``TOLERANCE`` of the largest number there is.  What JAX refuses has to be refused, with an error
-that names an op.
+``vmap``.  A word is applied to a program in its small size, as a function of its first argument.
+A word of n letters is built in n ways: JAX applies the first k < n letters, the result is traced,
+and the passes apply the rest.  All of these are compiled together with JAX's own composition.
+Results may differ from JAX's by ``TOLERANCE`` times its largest number.  A word that JAX refuses
+must be refused with an error that names an op.
 
 Prints a line for each program and word that fails, and a table; the exit status is 1 if any does.
 """
@@ -44,7 +44,7 @@ Word = tuple[str, ...]
 
 LETTERS = ("jvp", "grad", "vmap")
 BATCH = 2
-# In single precision, after up to three derivatives.
+# The tolerance for single precision after up to three derivatives.
 TOLERANCE = 5e-3
 
 
@@ -60,7 +60,7 @@ def total(results: Any) -> Any:
 
 
 def by_jax(letter: str, f: Function) -> Function:
-    """The function, transformed by JAX."""
+    """The function transformed by JAX."""
     return {
         "jvp": lambda x: jax.jvp(f, (x,), (x,))[1],
         "grad": jax.grad(lambda x: total(f(x))),
@@ -69,10 +69,10 @@ def by_jax(letter: str, f: Function) -> Function:
 
 
 def by_passes(letter: str, f: Function, x: Any) -> Function:
-    """The function, traced for an argument like ``x`` and transformed by the passes.
+    """The function traced and then transformed by the passes.
 
     Args:
-      x: an argument of the function that it becomes.
+      x: an argument of the transformed function.
     """
     if letter == "vmap":
         row = jax.tree.map(lambda a: a[0], x)
@@ -84,7 +84,7 @@ def by_passes(letter: str, f: Function, x: Any) -> Function:
 
 
 def made_by(f: Function, word: Word, x: Any, first: int) -> tuple[Function, Any]:
-    """A word applied to a function, the ``first`` letters by JAX; and an argument for it."""
+    """A word applied to a function, the first ``first`` letters by JAX, and an argument for it."""
     for i, letter in enumerate(word):
         if letter == "vmap":
             x = jax.tree.map(lambda a: jnp.stack([a / (k + 1) for k in range(BATCH)]), x)
@@ -93,7 +93,7 @@ def made_by(f: Function, word: Word, x: Any, first: int) -> tuple[Function, Any]
 
 
 def outcome(f: Function, word: Word, x: Any) -> str:
-    """``"passed"``, ``"refused"`` as by JAX, or what is wrong."""
+    """Returns ``"passed"``, ``"refused"`` if JAX refuses too, or what is wrong."""
     theirs, argument = made_by(f, word, x, len(word))
     try:
         jax.jit(theirs).lower(argument)
@@ -118,7 +118,7 @@ def refusal(f: Function, word: Word, x: Any, of_jax: Exception) -> str:
 
 
 def distance(found: Any, want: Any) -> float:
-    """The greatest difference, as a fraction of the largest number that is wanted."""
+    """The greatest difference, as a fraction of the largest expected number."""
     pairs = zip(jax.tree.leaves(found), jax.tree.leaves(want), strict=True)
     pairs = [(np.asarray(a, float), np.asarray(b, float)) for a, b in pairs]
     largest = max((np.abs(b).max(initial=0) for _, b in pairs), default=0.0)

@@ -4,12 +4,12 @@ Each is a `Benchmark` whose `make(scale)` returns a differentiable function and 
 tuple of pytrees of arrays. "small" runs in milliseconds and compiles quickly, for tests; "full"
 runs for 5 to 500 ms on two CPU cores. Arguments are the same on every call and every machine.
 
-There are two sets. `PROGRAMS` are written as their authors would defend them. `NAIVE` are written
-as they come to mind first: time steps unrolled by a Python loop, products bracketed as they are
-read, arrays filled in place, what does not change computed in the loop. Their "full" may take a
-second or two in JAX.
+There are two sets. `PROGRAMS` are well written. `NAIVE` are written as they come to mind first:
+time steps unrolled by a Python loop, products multiplied from left to right, arrays filled in
+place, loop-invariant values computed in the loop. Their "full" size may take a second or two in
+JAX.
 
-`FORMULAS` are a few operations each, for measuring what transformations cost.
+`FORMULAS` are a few operations each, for measuring the cost of transformations.
 
 The derivative of a program is taken with respect to its first argument, which holds floating-point
 arrays only.

@@ -1,4 +1,4 @@
-"""What a program of the benchmarks is, and what the programs share."""
+"""The class and the registries of benchmark programs, and helpers that the programs share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ def normal(rng: np.random.RandomState, *shape: int, scale: float = 1.0) -> np.nd
 
 
 def dense(rng: np.random.RandomState, inputs: int, outputs: int) -> dict[str, np.ndarray]:
-    """Weights that keep the scale of what they are applied to, and a bias of zero."""
+    """Weights that keep the scale of their input, and a bias of zero."""
     return {
         "w": normal(rng, inputs, outputs, scale=inputs**-0.5),
         "b": np.zeros(outputs, np.float32),

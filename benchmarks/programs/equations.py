@@ -12,9 +12,9 @@ from benchmarks.programs._registry import Program, normal
 def many_equations(n: int, size: int = 8) -> Program:
     """A program of `n` equations, eight elementwise ones and two matrix products over and over.
 
-    It measures what a compiler does per equation, so its arrays are tiny. The equations are small
-    steps of an oscillator followed by rotations, which neither grow nor vanish, and so neither do
-    the derivatives. The last equation is a sum.
+    It measures a compiler's cost per equation, so its arrays are tiny. The equations are small
+    steps of an oscillator followed by rotations. Their values neither grow nor vanish, and so
+    neither do the derivatives. The last equation is a sum.
     """
     rng = np.random.RandomState(14)
     rotation = np.asarray(np.linalg.qr(rng.standard_normal((size, size)))[0], np.float32)
@@ -46,8 +46,8 @@ def many_equations(n: int, size: int = 8) -> Program:
 def many_loops(n: int, size: int = 8, *, alike: bool = False) -> Program:
     """A program of about `n` equations, a dozen in the body of each of its loops.
 
-    Every second loop stacks its states; every body computes something that does not change in it.
-    The bodies differ in a number, unless they are to be alike.
+    Every second loop stacks its states; every body computes a loop-invariant value. The bodies
+    differ in a constant, unless they are to be alike.
     """
     rng = np.random.RandomState(15)
 

@@ -1,6 +1,6 @@
-"""Programs of one formula: what a transformation costs where there is next to nothing to do.
+"""Programs of one formula, for measuring the fixed cost of a transformation.
 
-Their arrays have a few numbers, so that they are for measuring transformations, not for running.
+Their arrays have a few elements, so run times of these programs mean nothing.
 """
 
 from collections.abc import Callable

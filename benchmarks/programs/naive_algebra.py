@@ -1,7 +1,7 @@
-"""Programs as they are written first: formulas.
+"""Naively written programs: formulas.
 
-Products bracketed as they are read, inverses and one-hot vectors written out, softmaxes by hand,
-a full Hessian for its trace.
+They multiply from left to right, compute inverses and one-hot vectors explicitly, write softmaxes
+by hand, and compute a full Hessian for its trace.
 """
 
 import jax
@@ -30,7 +30,7 @@ def chain_times_vector(size: int) -> Program:
     full={"time": 1024, "width": 32, "heads": 4},
 )
 def linear_attention(time: int, width: int, heads: int) -> Program:
-    """Attention without softmax, written like that with softmax: `(q k^T) v`."""
+    """Attention without softmax, written like softmax attention: `(q k^T) v`."""
     rng = np.random.RandomState(201)
 
     def linear_attention(weights, x, target):
@@ -51,7 +51,7 @@ def linear_attention(time: int, width: int, heads: int) -> Program:
     full={"batch": 256, "width": 768, "rank": 8, "depth": 3},
 )
 def low_rank_adapters(batch: int, width: int, rank: int, depth: int) -> Program:
-    """Fine-tuning by low-rank updates of frozen layers, the update multiplied out."""
+    """Fine-tuning by low-rank updates of frozen layers; the low-rank product is multiplied out."""
     rng = np.random.RandomState(202)
 
     def low_rank_adapters(adapters, layers, x, target):
@@ -155,7 +155,7 @@ def poisson_residual(points: int, inputs: int, width: int, depth: int) -> Progra
     full={"batch": 8, "time": 128, "vocabulary": 4096, "width": 64},
 )
 def one_hot_words(batch: int, time: int, vocabulary: int, width: int) -> Program:
-    """A bag-of-neighbours language model; words are one-hot vectors, going in and coming out."""
+    """A bag-of-neighbours language model; words are one-hot vectors, both inputs and labels."""
     rng = np.random.RandomState(206)
 
     def one_hot_words(parameters, words):

@@ -1,7 +1,7 @@
-"""Programs as they are written first: loops.
+"""Naively written programs: loops.
 
-Time steps, examples, heads and members of an ensemble one after another; arrays filled in place;
-what does not change computed again in every step.
+They compute time steps, examples, heads and members of an ensemble one after another, fill arrays
+in place, and recompute loop-invariant values in every step.
 """
 
 import itertools
@@ -89,7 +89,7 @@ def stencil_unrolled(size: int, steps: int) -> Program:
 def lorenz96_unrolled(size: int, steps: int) -> Program:
     """Lorenz-96 weather model, steps of the classical Runge-Kutta method in a Python loop.
 
-    Few steps, as XLA's CPU fusions compute every stage again for each of its rolled uses: with 20
+    Few steps, because XLA's CPU fusions recompute every stage for each of its rolled uses: with 20
     steps the program takes seconds.
     """
     rng = np.random.RandomState(12)
@@ -129,7 +129,7 @@ def newton_unrolled(size: int, steps: int) -> Program:
 
 @benchmark(naive=True, small={"size": 4, "steps": 6}, full={"size": 128, "steps": 1000})
 def states_in_place(size: int, steps: int) -> Program:
-    """A recurrence that reads its last state from the array it writes the next one to."""
+    """A recurrence that reads its last state from the array that it writes the next one to."""
     rng = np.random.RandomState(103)
 
     def states_in_place(weights, start, observed):
@@ -147,7 +147,7 @@ def states_in_place(size: int, steps: int) -> Program:
 
 @benchmark(naive=True, small={"length": 12, "window": 3}, full={"length": 4000, "window": 64})
 def windows_in_place(length: int, window: int) -> Program:
-    """A filter over a signal: each window by itself, its result written in place."""
+    """A filter over a signal, one window at a time; results are written in place."""
     rng = np.random.RandomState(104)
     outputs = length - window + 1
 
@@ -169,7 +169,7 @@ def windows_in_place(length: int, window: int) -> Program:
     full={"images": 16, "size": 48, "channels": (8, 16, 32)},
 )
 def kernels_by_places(images: int, size: int, channels: tuple[int, ...]) -> Program:
-    """Convolutions of 3 x 3 as they are defined: a sum over the places of the kernel."""
+    """Convolutions of 3 x 3 by their definition: a sum over the positions in the kernel."""
     rng = np.random.RandomState(117)
 
     def kernels_by_places(kernels, x, target):
@@ -268,7 +268,7 @@ def heads_one_by_one(time: int, width: int, heads: int, layers: int) -> Program:
     full={"members": 8, "time": 400, "width": 32},
 )
 def ensemble_of_scans(members: int, time: int, width: int) -> Program:
-    """Recurrent networks that all see the same series, each scanned by itself."""
+    """Recurrent networks on the same input series, with a separate scan for each."""
     rng = np.random.RandomState(108)
 
     def ensemble_of_scans(ensemble, xs, target):
@@ -296,7 +296,7 @@ def ensemble_of_scans(members: int, time: int, width: int) -> Program:
     full={"states": 128, "symbols": 512, "steps": 200},
 )
 def hidden_markov(states: int, symbols: int, steps: int) -> Program:
-    """Likelihood of a hidden Markov model; its tables are normalised where they are used."""
+    """Likelihood of a hidden Markov model; its tables are normalised at each use, in the loop."""
     rng = np.random.RandomState(109)
 
     def hidden_markov(logits, observed):
@@ -355,7 +355,7 @@ def implicit_heat(size: int, steps: int) -> Program:
 
 @benchmark(naive=True, small={"samples": 4, "size": 3}, full={"samples": 64, "size": 64})
 def log_densities(samples: int, size: int) -> Program:
-    """Likelihood of a Gaussian, the log-density of one sample after another."""
+    """Likelihood of a Gaussian: log-densities of the samples, one after another."""
     rng = np.random.RandomState(112)
 
     def log_densities(parameters, xs):

@@ -77,7 +77,7 @@ TRANSFORMER_SIZES = {
 
 @benchmark(**TRANSFORMER_SIZES)
 def transformer_unrolled(batch: int, time: int, width: int, layers: int) -> Program:
-    """Language-model loss; each layer is traced by itself."""
+    """Language-model loss; a Python loop traces each layer by itself."""
 
     def transformer_unrolled(parameters, tokens):
         x = parameters["embedding"][tokens]
@@ -219,7 +219,7 @@ def softmax_attention(time: int, heads: int, width: int, rounds: int) -> Program
     full={"batch": 2048, "width": 64, "slots": 2048, "layers": 3},
 )
 def softmax_memory(batch: int, width: int, slots: int, layers: int) -> Program:
-    """Layers that look a vector up in a memory of many slots: large softmaxes, narrow results."""
+    """Layers that look up a vector in a memory of many slots: large softmaxes, narrow results."""
     rng = np.random.RandomState(19)
 
     def softmax_memory(memories, x):

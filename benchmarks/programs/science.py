@@ -222,8 +222,8 @@ def lorenz96_loop(size: int, steps: int) -> Program:
 def root_finder(size: int) -> Program:
     """Kepler's equation `x - e sin(x) = m` by Newton steps in a `while_loop`.
 
-    The derivative goes through one more Newton step at the root, where those of the loop's own
-    steps would be multiplied by zero; reverse mode cannot go through a `while_loop` itself.
+    Reverse mode cannot differentiate a `while_loop`. Instead the derivative goes through one more
+    Newton step at the root, where derivatives of the earlier steps would be multiplied by zero.
     """
     rng = np.random.RandomState(13)
 

@@ -1,7 +1,7 @@
-"""Programs over a mesh of devices, as they are written: seven ways to share the work.
+"""Programs over a mesh of devices: seven common ways to distribute the work.
 
-Each takes devices, and gives a mesh of them, a loss of parameters and a batch, both as arrays of
-NumPy, and how these are sharded. They are small: what is measured is what the devices exchange.
+Each takes devices. It returns a mesh of them, a loss of parameters and a batch, both as NumPy
+arrays, and their shardings. They are small: only the communication of the devices is measured.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Sharded(NamedTuple):
     """A program over a mesh.
 
     Attributes:
-      loss: a function of the arguments; its derivative is in the first one.
-      arguments: of NumPy.
+      loss: a function of the arguments, differentiated with respect to the first one.
+      arguments: NumPy arrays.
       specs: a ``PartitionSpec`` for each array of the arguments.
     """
 
@@ -33,7 +33,7 @@ class Sharded(NamedTuple):
     specs: tuple[Any, ...]
 
     def context(self) -> contextlib.AbstractContextManager[Any]:
-        """Where the program is traced and called: types name the axes of explicit meshes."""
+        """The context to trace and call the program in: types may name axes of an explicit mesh."""
         is_explicit = AxisType.Explicit in self.mesh.axis_types
         return jax.set_mesh(self.mesh) if is_explicit else contextlib.nullcontext()
 
@@ -42,7 +42,7 @@ class Sharded(NamedTuple):
         return jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), self.specs)
 
     def placed(self) -> Any:
-        """The arguments, on their devices."""
+        """The arguments, placed on their devices."""
         return jax.tree.map(jax.device_put, self.arguments, self.shardings)
 
 
@@ -55,7 +55,7 @@ def _register(function: Callable[[Sequence[Any]], Sharded]) -> Callable[[Sequenc
 
 
 def _mesh(devices: Sequence[Any], *names: str, axis_type: AxisType = AxisType.Auto) -> Mesh:
-    """A mesh of one axis, or of two of which the second has two devices."""
+    """A mesh with one axis, or with two, of which the second has two devices."""
     shape = (-1,) if len(names) == 1 else (len(devices) // 2, 2)
     return Mesh(np.array(devices).reshape(shape), names, axis_types=(axis_type,) * len(names))
 
@@ -97,7 +97,7 @@ def tensor_parallel(devices: Sequence[Any]) -> Sharded:
 
 @_register
 def fully_sharded(devices: Sequence[Any]) -> Sharded:
-    """The batch and the parameters are sharded; a layer is gathered where a scan comes to it."""
+    """The batch and the parameters are sharded; a scan over the layers gathers each one in turn."""
     mesh = _mesh(devices, "data")
     whole, rows = NamedSharding(mesh, P()), NamedSharding(mesh, P("data"))
 
@@ -113,7 +113,7 @@ def fully_sharded(devices: Sequence[Any]) -> Sharded:
 
 @_register
 def pipeline(devices: Sequence[Any]) -> Sharded:
-    """Each device has a layer; parts of the batch go from one to the next."""
+    """Each device has a layer; parts of the batch pass from one device to the next."""
     mesh, stages = _mesh(devices, "stage"), len(devices)
     forward = [(i, (i + 1) % stages) for i in range(stages)]
 
@@ -142,7 +142,7 @@ def pipeline(devices: Sequence[Any]) -> Sharded:
 
 @_register
 def explicit(devices: Sequence[Any]) -> Sharded:
-    """Types say how arrays are sharded."""
+    """Arrays have their shardings in their types (an explicit mesh)."""
     mesh = _mesh(devices, "data", "model", axis_type=AxisType.Explicit)
 
     def loss(params: Any, x: Any) -> Any:
@@ -156,7 +156,7 @@ def explicit(devices: Sequence[Any]) -> Sharded:
 
 @_register
 def every_collective(devices: Sequence[Any]) -> Sharded:
-    """What devices can tell each other in ``shard_map``."""
+    """A ``shard_map`` that uses all kinds of collectives."""
     mesh, count = _mesh(devices, "i"), len(devices)
 
     def loss(w: Any, x: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Programs on each of which one pass has as much to do as it can have, for each of their ops.
+"""Worst-case programs: on each of them one pass has as much work per op as possible.
 
-A pass decides about most ops of most programs that it does nothing, which is cheap.  Here it
-rewrites most of them, or finds out late that it does not pay.  Each function makes a program of
-about ``n`` ops; arrays are small, as nothing is run.
+In most programs a pass quickly decides to leave most ops alone.  Here it rewrites most of them, or
+finds out late that a rewrite does not pay.  Each function makes a program of about ``n`` ops;
+arrays are small, as nothing is run.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from benchmarks.programs._registry import Program, normal
 
 
 def linear_chain(n: int, *, products: bool = False) -> Program:
-    """A chain of ops that are linear in the one before, from a product of matrices to a sum.
+    """A chain of ops, each linear in the one before, from a product of matrices to a sum.
 
     Args:
-      products: whether each second op is a product of matrices; else each third one adds something.
+      products: whether every second op is a matrix product; otherwise every third op is an add.
     """
     rng = np.random.RandomState(16)
 
@@ -35,7 +35,7 @@ def linear_chain(n: int, *, products: bool = False) -> Program:
 
 
 def sums_of_products(n: int) -> Program:
-    """Products with sums of matrices, no two of the same shape, each sum of two outer products."""
+    """Products with sums of two outer products; no two of the matrices have the same shape."""
     rng = np.random.RandomState(17)
 
     def sums_of_products(x, vectors):
@@ -51,7 +51,7 @@ def sums_of_products(n: int) -> Program:
 
 
 def filled_arrays(n: int) -> Program:
-    """Loops of two dozen ops that fill an array in place, each with another number in its body."""
+    """Loops of two dozen ops that fill an array in place; each body has a different constant."""
     rng = np.random.RandomState(18)
 
     def filled_arrays(x, weights):
@@ -72,7 +72,7 @@ def filled_arrays(n: int) -> Program:
 
 
 def small_maps(n: int) -> Program:
-    """Maps of six ops over vectors, one of them a product with a matrix of weights."""
+    """Maps of six ops over vectors; one op is a product with a matrix of weights."""
     rng = np.random.RandomState(19)
 
     def small_maps(rows, weights):
@@ -88,7 +88,7 @@ def small_maps(n: int) -> Program:
 
 
 def pairs_of_loops(n: int) -> Program:
-    """Pairs of loops that are alike but for a number, and need nothing of each other."""
+    """Pairs of independent loops that differ only in a constant."""
     rng = np.random.RandomState(20)
 
     def pairs_of_loops(x, y, weights):
@@ -106,7 +106,7 @@ def pairs_of_loops(n: int) -> Program:
 
 
 def written_parts(n: int) -> Program:
-    """An array each row of which is computed and written by ops of its own."""
+    """An array whose rows are each computed and written by separate ops."""
     rng = np.random.RandomState(21)
     rows = n // 8
 
@@ -120,7 +120,7 @@ def written_parts(n: int) -> Program:
 
 
 def examples(n: int) -> Program:
-    """Blocks of a dozen ops for sixteen examples, one after another."""
+    """Blocks of a dozen ops, repeated for sixteen examples one after another."""
     rng = np.random.RandomState(22)
 
     def examples(xs, weights):
@@ -138,7 +138,7 @@ def examples(n: int) -> Program:
 
 
 def shared_factor(n: int) -> Program:
-    """A matrix that is multiplied by many others, and the sum of all products."""
+    """The sum of the products of one matrix with many others."""
     rng = np.random.RandomState(23)
 
     def shared_factor(x, y, others):
@@ -164,7 +164,7 @@ def shared_term(n: int) -> Program:
 
 
 def selected_rows(n: int) -> Program:
-    """The rows of an array that is computed as a whole, each for an op of its own."""
+    """An array that is computed as a whole, with each row read by a separate op."""
     rng = np.random.RandomState(24)
     rows = max(2, n // 3)
 
@@ -192,7 +192,7 @@ def places_in_a_loop(n: int) -> Program:
 
 
 def loops_over_one_array(n: int) -> Program:
-    """Loops over the rows of one array, each with another number in its body."""
+    """Loops over the rows of one array; each body has a different constant."""
     rng = np.random.RandomState(26)
 
     def loops_over_one_array(x, array):
@@ -208,7 +208,7 @@ def loops_over_one_array(n: int) -> Program:
 
 
 def shrinking(n: int) -> Program:
-    """Windows of an array that is shorter in each step, so that no two have one shape."""
+    """Windows of an array that becomes shorter in each step, so that all shapes differ."""
     rng = np.random.RandomState(27)
 
     def shrinking(x):
@@ -230,7 +230,7 @@ def wide_loop(n: int) -> Program:
 
 
 def likelihoods(n: int) -> Program:
-    """Loops that are a log-sum-exp, each with another number in its body."""
+    """Loops that compute a log-sum-exp; each body has a different constant."""
     rng = np.random.RandomState(29)
 
     def likelihoods(x, transitions):

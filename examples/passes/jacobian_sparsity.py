@@ -122,6 +122,6 @@ def _can_be_nonzero(x: Traced) -> np.ndarray:
 
 
 def _as_factor(x: Traced) -> Traced:
-    """One where a factor can be nonzero."""
+    """An array like a factor, with ones where the factor can be nonzero."""
     nonzero = _can_be_nonzero(x)[..., 0]
     return Traced(jnp.asarray(nonzero, x.value.dtype), x.deps)

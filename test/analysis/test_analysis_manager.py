@@ -1,4 +1,4 @@
-"""What passes have read of a program, kept as long as no pass says that it changed it."""
+"""Analyses of a program are cached until a pass reports that it changed the program."""
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ def twice(x):
 
 
 class Told(Pass):
-    """Says what it is told to say."""
+    """A pass that reports what it is told to report."""
 
     name = "test-told"
     says: str = "nothing"
@@ -65,7 +65,7 @@ def test_passes_that_find_something_say_so():
 
 
 def shape(body):
-    """All of a body but its ops."""
+    """The data of a body without its ops."""
     return body.types, body.signatures, body.operands, body.results, body.returned
 
 

@@ -50,7 +50,7 @@ def test_counts_are_those_of_xla(function, args):
 
 @pytest.mark.parametrize("function", [lambda x: lax.integer_pow(x, 5), jax.nn.relu, jnp.square])
 def test_operations_of_ops_that_lower_to_several(function):
-    """Between which XLA counts the traffic, too."""
+    """XLA also counts the memory traffic between the ops."""
     found, of_compiled = ours(function, X).total, of_xla(function, X)
     assert found.flops == of_compiled.flops
     assert found.bytes <= of_compiled.bytes
@@ -175,7 +175,7 @@ def test_symbolic_sizes_are_counted():
     ],
 )
 def test_arithmetic_that_symbolic_sizes_do_not_tell(function):
-    """The passes that ask for it leave the gradient what it is."""
+    """Passes that read such costs leave the gradient's results unchanged."""
     b, c = jax.export.symbolic_shape("b, c", constraints=["b >= 3", "c >= 3"])
     symbolic = jax.ShapeDtypeStruct((b, c), np.float32)
     assert "arithmetic not counted: " in ours(function, symbolic).table()

@@ -1,4 +1,4 @@
-"""What is said of XLA's fusions, against the programs that it compiles."""
+"""Predictions of XLA's fusions, against the programs that it compiles."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Indexing maps against JAX: ops of its harnesses in parts along each of their loops."""
+"""Index maps against JAX: ops of its harnesses are computed in tiles along each of their loops."""
 
 import sys
 from pathlib import Path
@@ -21,7 +21,7 @@ import conformance
 
 pytestmark = pytest.mark.compat
 
-# Groups of harnesses whose ops do more than to go over elements.
+# Groups of harnesses whose ops are not simply elementwise.
 GROUPS = (
     "argmax",
     "broadcast_in_dim",
@@ -44,12 +44,12 @@ GROUPS = (
     "transpose",
     "triangular_solve",
 )
-# Ops that are tried of each.
+# The number of ops that are tried from each group.
 TRIED = 2
 
 
 def batches(body):
-    """The ops of a function that have a loop to be taken apart along, with the loop's size."""
+    """The ops of a function that can be tiled along a loop, with the loop's size."""
     for i, signature in enumerate(body.signatures):
         maps = maps_of(signature)
         if maps is None:
@@ -65,7 +65,7 @@ def batches(body):
 
 
 def in_tiles(program, index, op, rows):
-    """The program with one of its ops computed in tiles, one row or more left over."""
+    """The program with one op computed in tiles, with at least one row left over."""
     program = program.clone()
     with scope():
         function = program.function(program.name)

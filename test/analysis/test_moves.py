@@ -1,4 +1,4 @@
-"""Ops that move elements, in numpy: what they do is what JAX's ops do."""
+"""The numpy versions of ops that move elements do the same as JAX's ops."""
 
 import jax.numpy as jnp
 import numpy as np

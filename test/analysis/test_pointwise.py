@@ -1,4 +1,4 @@
-"""What JAX's rules gave for a pointwise op of one shape, written again for another."""
+"""Results of JAX's rules for a pointwise op of one shape, reused for another shape."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SPELT = {
 
 
 def cases():
-    """Functions of arrays of any one shape, by the op that they are of."""
+    """Functions of arrays of one arbitrary shape, by their op."""
 
     def named(name):
         return SPELT.get(name) or getattr(lax, name)
@@ -88,7 +88,7 @@ SHAPES = (3, 5), (7,)
 
 @pytest.fixture
 def nothing_known(monkeypatch):
-    """Forgets what rules have given."""
+    """Clears the known results of rules."""
 
     def forget():
         monkeypatch.setattr(templates, "by_signature", {})
@@ -109,7 +109,7 @@ def arguments(kinds, shape):
 
 
 def derivatives(name, shape):
-    """The texts of what rules take part in, or JAX's refusal."""
+    """The texts of the derivatives, which use rules, or the class of the error."""
     f, kinds = CASES[name]
     program = jaxmlir.trace(f)(*arguments(kinds, shape))
     texts = []

@@ -1,4 +1,4 @@
-"""Repeated structure: outlined, rolled up and batched programs compute what JAX computes."""
+"""Repeated structure: outlined, rolled-up and batched programs give JAX's results."""
 
 import time
 
@@ -32,7 +32,7 @@ def ops(program, symbol=""):
 
 
 def calls(program):
-    """How many calls of blocks there are."""
+    """The number of calls of blocks."""
     function = program.functions[program.name]
     return sum(
         op.operation.name == "jaxpr.jit" and ".block" in str(op.attributes["jaxpr"])
@@ -41,7 +41,7 @@ def calls(program):
 
 
 def after(pipeline, function, *args, target=None):
-    """A program before and after passes."""
+    """The program before and after passes."""
     program = jaxmlir.trace(function)(*args).optimize(1)
     return program, program.run_passes(pipeline, target=target)
 
@@ -60,7 +60,7 @@ def same_as_jax(program, function, *args, tolerance=2e-5):
 
 
 def layers(ws, x):
-    """Layers with weights of their own, and a constant of their own."""
+    """Layers, each with separate weights and a separate constant."""
     for i, w in enumerate(ws):
         h = jnp.tanh(x @ w)
         h = h * (i + 0.5) + jnp.exp(-h) * 0.1
@@ -136,7 +136,7 @@ def test_blocks_apart_from_each_other_are_found():
 
 
 def attention(ws, x):
-    """The mask is made in the midst of the first layer, of constants, and read in all."""
+    """The first layer computes the mask from constants, and all layers read it."""
     for w in ws:
         scores = jnp.sin(x @ w) @ x.T
         scores = jnp.where(jnp.tril(jnp.ones(scores.shape, bool)), scores, -9.0)
@@ -145,7 +145,7 @@ def attention(ws, x):
 
 
 def from_a_constant_state(ws, x):
-    """The first step is made of constants until it reads an argument."""
+    """The first step consists of constants up to the op that reads an argument."""
     state = jnp.linspace(0.0, 1.0, 16).reshape(4, 4)
     for w in ws:
         state = jnp.sin(state * 0.9) + jnp.cos(state * state) @ w - jnp.exp(-state)
@@ -228,7 +228,7 @@ def test_rolled_up_with_two_carried_values_and_weights_of_their_own():
 
 
 def hoisted(ws, xs):
-    """The inputs of all steps are multiplied at once, and taken apart."""
+    """The inputs of all steps are multiplied at once, and then sliced."""
     inputs, h = xs @ ws[0], jnp.zeros(8)
     for t in range(len(xs)):
         h = jnp.tanh(inputs[t] + h @ ws[1]) - 0.1 * jnp.sin(h)
@@ -236,7 +236,7 @@ def hoisted(ws, xs):
 
 
 def two_layers(ws, xs):
-    """Two kinds of blocks take turns, which differ in where the hidden state comes from."""
+    """Two kinds of blocks alternate, which differ in the origin of the hidden state."""
     g = h = jnp.zeros(8)
     for x in xs:
         g = jnp.tanh(x @ ws[0] + g @ ws[1])
@@ -245,7 +245,7 @@ def two_layers(ws, xs):
 
 
 def both_ways(ws, xs):
-    """Two tables of one type, which two loops read, one of them backwards."""
+    """Two loops read two tables of one type, one of the loops backwards."""
     ahead, back = jnp.sin(xs @ ws[0]), jnp.sin(xs @ ws[1])
     g = h = jnp.zeros(8)
     for t in range(len(xs)):
@@ -267,7 +267,7 @@ def test_what_loops_read_of_is_made_before(function, loops):
 
 @pytest.mark.parametrize("steps", [2, 6, 18])
 def test_what_blocks_take_apart_themselves(steps):
-    """Slices of what the block gives, so many that they look like rows of a table."""
+    """Slices of the block's result, so many that they look like rows of a table."""
 
     def f(w, x):
         for _ in range(steps):
@@ -285,7 +285,7 @@ def test_what_blocks_take_apart_themselves(steps):
 @pytest.mark.compat
 @pytest.mark.parametrize("pipeline", [FORCED, "jaxpr-vectorize-blocks{min-gain=0 stacked=1e9}"])
 def test_keys_of_blocks(pipeline):
-    """Known random keys are put together as a constant."""
+    """Known random keys are stacked into a constant."""
     keys, weights = [jax.random.key(i) for i in range(6)], normal(4, 4)
 
     def chain(x):
@@ -464,7 +464,7 @@ def test_batches_of_scans_whose_bodies_differ_in_constants():
 
 @pytest.mark.compat
 def test_derivatives_of_batched_scans_read_what_these_have_stacked():
-    """They come in the reverse order, and are batched in the order of the scans."""
+    """The derivatives come in reverse order, and are batched in the order of the scans."""
 
     def f(ws, xs):
         def final(w):
@@ -488,7 +488,7 @@ def test_scans_that_depend_on_each_other_stay():
 
         a, _ = lax.scan(step, x, xs)
         b, _ = lax.scan(step, 2 * x, xs)
-        # What reads the first ones and is read by the last one.
+        # A scan that reads the first ones, and is read by the last one.
         c, _ = lax.scan(step, jnp.sin(a) + b, xs)
         return a, jnp.cos(b), c
 
@@ -499,8 +499,8 @@ def test_scans_that_depend_on_each_other_stay():
 
 
 def test_groups_of_scans():
-    """Pairs that follow on one another; and pairs that are crosswise, of which one can be batched
-    but not both."""
+    """Pairs of scans that depend on one another; and crossed pairs, of which either one can be
+    batched, but not both."""
 
     def sine(c, x):
         return jnp.sin(c) + x, c
@@ -528,7 +528,7 @@ def test_groups_of_scans():
 
 
 def test_a_batch_that_is_like_another_scan():
-    """Rows one by one, and two at a time: these are what the batch of the others is."""
+    """Scans over single rows, and over two rows at a time, which equal a batch of the former."""
 
     def f(x, rows):
         def last(c):
@@ -559,7 +559,7 @@ def test_bodies_that_batches_make_dearer_stay(body):
 
 @pytest.mark.compat
 def test_scans_that_call_python_stay_apart():
-    """What a callback does with a batch is up to the user, who may have said nothing of it."""
+    """Only the user can say what a callback does with a batch, and may not have done so."""
 
     def f(x):
         def step(c, row):
@@ -594,7 +594,7 @@ def test_random_programs(steps):
     for passes in PASSES:
         got = jax.jit(gradient(plain.run_passes(passes)))(x, y)
         np.testing.assert_allclose(got, want, 1e-4, 1e-4)
-    # Op by op, the same bits.
+    # Evaluated op by op, results are equal bit for bit.
     programs = (plain, plain.run_passes(PASSES[0]), plain.run_passes(PASSES[1]))
     with jax.disable_jit():
         want, *found = (core.jaxpr_as_fun(p.to_jaxpr())(x, y) for p in programs)

@@ -1,4 +1,4 @@
-"""Strided views: the elements that numpy reads by one are those that JAX's ops give."""
+"""Strided views: numpy reads the same elements through a view as JAX's ops return."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -49,7 +49,7 @@ def test_does_not_look_through_other_ops(move):
 
 
 def view_of_result(function, x, argument=True):
-    """The view of the argument that the result of a function is."""
+    """The view of the argument that a function's result amounts to."""
     program = jaxmlir.trace(function)(x)
     with scope():
         main = program._function(program.name)

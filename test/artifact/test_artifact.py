@@ -1,4 +1,4 @@
-"""Artifacts: what is saved is what is loaded, and nothing else is."""
+"""Artifacts: a saved program can be loaded again, and no other file can."""
 
 import collections
 import concurrent.futures
@@ -39,7 +39,7 @@ def soft(x):
     return jnp.log1p(jnp.exp(x))
 
 
-# The true derivative is sigmoid: one can see that the rule is used.
+# The true derivative is sigmoid; the factor shows that the rule is used.
 soft.defjvp(lambda primals, tangents: (soft(*primals), 3 * tangents[0] * soft(*primals)))
 
 
@@ -119,7 +119,7 @@ def test_other_readers_of_safetensors_read_an_artifact(path):
 
 
 def test_the_documented_bytes_are_the_bytes(path):
-    """The reader of docs/artifact.md, in the words of the standard library alone."""
+    """The reader in docs/artifact.md, which uses only the standard library."""
     data = path.read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     start = 8 + length
@@ -282,7 +282,7 @@ def test_a_save_that_is_killed_leaves_the_old_file_or_the_new(tmp_path):
             for _ in range(20):
                 time.sleep(rng.uniform(0, 0.02))
                 os.kill(child.pid, signal.SIGSTOP)
-                # What is there at any moment is whole.
+                # At any moment the file is complete.
                 found[jaxmlir.load(tmp_path / "a", verify=False).out_avals[0].shape] += 1
                 os.kill(child.pid, signal.SIGCONT)
             child.kill()
@@ -292,7 +292,7 @@ def test_a_save_that_is_killed_leaves_the_old_file_or_the_new(tmp_path):
 
 
 def test_a_pipe_is_written_to(tmp_path):
-    """It is not replaced by a file, as a device would not be: ``/dev/null``."""
+    """A pipe is not replaced by a file, and neither is a device such as ``/dev/null``."""
     pipe, program = tmp_path / "pipe", jaxmlir.trace(model)(*arguments())
     os.mkfifo(pipe)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -314,7 +314,7 @@ def test_names_of_any_length(tmp_path, name):
 
 
 def test_damaged_and_forged_artifacts():
-    """A sample of what tools/fuzz.py runs 20,000 of."""
+    """A sample of the 20,000 mutants that tools/fuzz.py tries."""
     assert fuzz.run(fuzz.samples(), range(300), seed=1) == []
 
 
@@ -331,7 +331,7 @@ def test_every_prefix_of_an_artifact(tmp_path):
 
 
 def forge(data, change):
-    """The artifact with its header changed, and sealed again."""
+    """The artifact with a changed header, whose digest is computed anew."""
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])
     metadata = json.loads(header["__metadata__"]["jaxmlir"])
@@ -349,7 +349,7 @@ def rename_constant(name):
     def change(header, metadata):
         header[f"constant.{name}"] = header.pop("constant.c0")
         metadata["constants"][name] = metadata["constants"].pop("c0")
-        # Entries are in the order of their data.
+        # The header's entries are in the order of their data.
         for entry in ("module", "seal"):
             header[entry] = header.pop(entry)
 
@@ -440,7 +440,7 @@ def test_other_files_are_no_artifacts(tmp_path):
 
 
 def with_text(path, change):
-    """The artifact with another text, and all its digests right."""
+    """The artifact with another text, and with correct digests."""
     metadata, parts = container.unpack(container.map_file(path))
     text = change(lzma.decompress(parts[container.MODULE].data).decode()).encode()
     path.write_bytes(fuzz.sealed(metadata, parts, text))
@@ -471,7 +471,7 @@ def test_adversarial_modules(path, name):
 
 
 def test_locations_that_multiply(path):
-    """A few lines of aliases could stand for a location as long as a library."""
+    """A few lines of aliases could expand to an enormous location."""
     lines = ["#loc9000 = loc(unknown)"]
     lines += [f"#loc{n} = loc(fused[#loc{n - 1}, #loc{n - 1}])" for n in range(9001, 9060)]
     with_text(path, lambda text: text + "\n".join(lines) + "\n")
@@ -480,7 +480,7 @@ def test_locations_that_multiply(path):
 
 
 def test_a_constant_that_stands_for_a_terabyte(path):
-    """A splat takes a few bytes until somebody asks for its elements."""
+    """A splat takes a few bytes until its elements are read."""
     big = "tensor<1000000x1000000xf32>"
     with_text(
         path,
@@ -520,7 +520,7 @@ def test_classes_that_are_no_pytree_nodes_are_not_called(path):
 def test_the_grammar_accepts_what_is_printed_and_counts_brackets():
     text = str(jaxmlir.trace(model)(*arguments())).encode()
     assert nesting(b"([{<>}])(())->") == 4
-    with pytest.raises(ArtifactError):  # The pretty form of func.func is not the generic one.
+    with pytest.raises(ArtifactError):  # The text must be in generic form, also func.func.
         module_text.check(text)
 
 
@@ -560,7 +560,7 @@ def test_foreign_functions_have_to_be_allowed(tmp_path):
 
 
 def test_compiler_options_have_to_be_allowed(path, tmp_path):
-    """One of them writes files."""
+    """Some compiler option writes files."""
     jaxmlir.trace(lambda x: jax.jit(jnp.sin)(x))(1.0).save(tmp_path / "a")
     options = '{compiler_options_kvs = [["xla_dump_to", "dump"]], '
     with_text(tmp_path / "a", lambda text: text.replace("{jaxpr = @", f"{options}jaxpr = @"))

@@ -1,7 +1,7 @@
-"""Programs saved here, and loaded by a process that has never seen their source.
+"""Programs saved here, and loaded by a process that does not have their source.
 
-Here, JAX differentiates and batches the Python functions.  There, jaxmlir has the artifacts and
-nothing else: no flax, no module of the tests.
+Here, JAX differentiates and batches the Python functions.  There, jaxmlir has only the artifacts:
+no flax, and no module of the tests.
 """
 
 import json
@@ -67,7 +67,7 @@ def transformer_loss():
 def gaussian_process():
     """The marginal likelihood of a Gaussian process, by a Cholesky factorization."""
     rng = np.random.default_rng(0)
-    # Large enough to be a constant of the artifact.
+    # Large enough to be stored as a constant in the artifact.
     points = rng.standard_normal((20, 60)).astype(np.float32)
     values = np.sin(points[:, 0])
 
@@ -94,7 +94,7 @@ def recursive_rules():
 
 @problem
 def implicit_fixed_point():
-    """A fixed point whose derivative is that of the implicit function theorem."""
+    """A fixed point with the derivative of the implicit function theorem."""
     program, _ = PROGRAMS["fixed_point_implicit"]()
     newton = next(
         cell.cell_contents
@@ -108,7 +108,7 @@ def implicit_fixed_point():
     return implicit_fixed_point, np.array([1.0, 2.0], np.float32)
 
 
-# What is computed of each function, here and there: JAX's transformations, and nothing else.
+# The transformations of each function that both processes compute, by JAX only.
 TRANSFORMED = """
 import jax
 import jax.numpy as jnp
@@ -156,7 +156,7 @@ print([m for m in ("flax", "optax", "programs", "scipy.integrate") if m in sys.m
 """
 )
 
-# JAX does not differentiate a custom_vjp function forwards.
+# JAX has no forward mode for custom_vjp functions.
 REVERSE_ONLY = {"pendulum_fit", "implicit_fixed_point"}
 
 

@@ -1,4 +1,4 @@
-"""Files name meshes by axis names and sizes: which devices they are is chosen by who loads them."""
+"""Files describe meshes by axis names and sizes; the loading process chooses the devices."""
 
 import io
 import os
@@ -65,7 +65,7 @@ def test_the_mesh_is_chosen_when_the_program_is_called(name):
         check(program.lower().compile()(X), REVERSED)
         check(jax.jit(program)(jax.device_put(X, NamedSharding(REVERSED, P("data")))), REVERSED)
     check(program.lower().compile()(X), MESH)
-    # The devices of this process are no obstacle to those of another platform.
+    # The program can be lowered for another platform, whatever devices this process has.
     assert "num_partitions = 8" in program.lower(platforms=("tpu",)).as_text()
 
 

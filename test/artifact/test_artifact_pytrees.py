@@ -1,4 +1,4 @@
-"""Pytrees of artifacts: nodes and sentinels are found by name among what the process has."""
+"""Pytrees in artifacts: the loading process finds node classes and sentinels by name."""
 
 import collections
 import dataclasses
@@ -116,7 +116,7 @@ print([np.shape(r) for r in flat(np.float32(1), np.ones(2, np.float32), np.zeros
 
 
 def run_python(*args, cwd):
-    """What a fresh process prints, which does not see the modules of the tests."""
+    """The output of a fresh process, which cannot import the modules of the tests."""
     root = str(Path(jaxmlir.__file__).parent.parent)
     env = {**os.environ, "PYTHONPATH": root}
     done = subprocess.run(
@@ -137,7 +137,7 @@ def test_a_process_without_the_node_types(tmp_path):
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["w"], meta_fields=["apply"])
 @dataclasses.dataclass(frozen=True)
 class State:
-    """As training states are: parameters, and the function that they are for."""
+    """A node like training states: parameters, and the function that uses them."""
 
     w: object
     apply: object
@@ -213,7 +213,7 @@ def test_axes_given_as_a_range_are_saved(tmp_path):
 
 
 def leaf(argument):
-    """Of nodes of classes whose fields a file tells."""
+    """Uses nodes of classes whose fields are in the file."""
     return {"p": argument["p"], "q": dataclasses.replace(argument["q"], charge=3)}
 
 

@@ -1,4 +1,4 @@
-"""Programs with debug callbacks, prints and run-time checks, saved without these."""
+"""Programs with debug callbacks, prints and run-time checks, which are dropped when saved."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ def fail(message):
 
 
 def checked(x, is_bad, message):
-    """As ``equinox.error_if`` does: an error in a branch, outside of differentiation."""
+    """A run-time check like ``equinox.error_if``: an error in a branch, not differentiated."""
 
     @jax.custom_jvp
     def error_if(x, is_bad):

@@ -1,4 +1,4 @@
-"""High-level primitives in artifacts: loaded where their class is, and where it is not."""
+"""High-level primitives in artifacts, loaded with and without their Python class."""
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ pytestmark = [
 
 
 def _primitives():
-    """Each kind of rules: what is computed has another derivative, or none that JAX knows."""
+    """Primitives with each kind of rules, which differ from those of the computed functions."""
 
     class Base(hijax.HiPrim):
         def __init__(self, aval, factor=1.0):
@@ -57,7 +57,7 @@ def _primitives():
             total.accum(7 * residual["x"] * ct)
 
     class Linear(Base):
-        """What it computes with has no transpose."""
+        """A linear primitive whose expansion has no transpose."""
 
         def expand(self, x):
             bits = jax.lax.bitcast_convert_type(x, jnp.int32)
@@ -111,7 +111,7 @@ def test_elsewhere_it_is_what_it_expands_to(name, tmp_path, monkeypatch):
     program.save(tmp_path / "a")
     batch = jnp.stack([X, 2 * X])
     if name == "Plain":
-        # JAX has no derivative of it; of what it expands to it has.
+        # JAX cannot differentiate the primitive, but its expansion.
         def f(x):
             return jnp.sum(jnp.tanh(jnp.exp(x)) + 2 * jnp.exp(jnp.exp(x) * x))
 
@@ -123,7 +123,7 @@ def test_elsewhere_it_is_what_it_expands_to(name, tmp_path, monkeypatch):
     np.testing.assert_allclose(loaded.grad()(X), expected[1], rtol=1e-5)
     np.testing.assert_allclose(jax.grad(loaded)(X), expected[1], rtol=1e-5)
     np.testing.assert_allclose(loaded.vmap()(batch)[0], expected[0], rtol=1e-5)
-    # Saved once more, it needs no class either.
+    # Saving the loaded program does not need the class either.
     loaded.save(tmp_path / "b")
     same(jaxmlir.load(tmp_path / "b").grad()(X), loaded.grad()(X))
 
@@ -144,7 +144,7 @@ def test_second_derivatives_elsewhere(tmp_path, monkeypatch):
 
 
 def test_derivatives_may_be_of_ever_higher_order(tmp_path, monkeypatch):
-    """A primitive whose derivative is another one, without end."""
+    """The derivative of each primitive is another primitive, without end."""
 
     class Power(hijax.HiPrim):
         def __init__(self, aval, n):

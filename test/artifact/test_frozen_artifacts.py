@@ -29,7 +29,7 @@ def test_there_are_some_of_this_dialect_and_of_both_ends_of_jax():
 
 @pytest.mark.parametrize("path", FROZEN, ids=lambda path: path.stem)
 def test_loads_and_transforms(path):
-    """With the numbers that JAX computed from the source where the file was made."""
+    """Numbers equal those that JAX computed from the source when the file was made."""
     name = path.name.partition("-")[0]
     args = PROGRAMS[name][1]
     program = jaxmlir.load(path, allow_custom_calls=["pallas_call"])
@@ -68,14 +68,14 @@ def test_ops_of_another_jax_are_listed(tmp_path):
     assert f"made with jax {jax.__version__}" in diagnostic.message
     assert "no imported module registers one" in diagnostic.message
     assert diagnostic.line == 5
-    # It can be looked at all the same.
+    # The file can be inspected nevertheless.
     buffer = container.map_file(tmp_path / "a")
     assert "2 from_the_future" in description.describe(buffer, "a")
 
 
 @pytest.mark.parametrize("name", decompose.EQUATIONS)
 def test_equations(name):
-    """What stands for a primitive, against numpy and, where it has the primitive, JAX."""
+    """The expansion of a primitive, against numpy and, if it has the primitive, JAX."""
     x = np.array([0.3, 0.7, 0.999], np.float32)
     args = (x, np.float32(1.0), np.float32(-2.0), np.float32(0.5)) if name == "polynomial" else (x,)
     expected = {
@@ -104,7 +104,7 @@ module attributes {{jaxpr.version = "0.1"}} {{
 
 @pytest.mark.parametrize("name", ["closed_call", "eval_jaxpr"])
 def test_calls_keep_their_effects(name, tmp_path):
-    """JAX has had several primitives that only call a function, not each in all versions."""
+    """JAX has several primitives that only call a function, some of them not in all versions."""
     jaxmlir.parse(CALL.format(name=name), verify=False).save(tmp_path / "a")
     value = np.arange(3, dtype=np.float32)
     program = jaxmlir.load(tmp_path / "a")

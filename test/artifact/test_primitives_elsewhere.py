@@ -1,7 +1,7 @@
-"""Programs with primitives of a library: saved, and used in a process that does not have it.
+"""Programs with primitives of a library: saved, and used in a process without that library.
 
-There they have the library's derivatives and batches: of most primitives here these are not those
-of what they compute.
+There they have the derivatives and batches of the library's rules.  For most primitives here, these
+differ deliberately from those of the computed functions.
 """
 
 import functools
@@ -29,7 +29,7 @@ Y = np.array([1.5, 0.25, -1.0], np.float32)
 
 
 class Static:
-    """A parameter that is an object of this process alone, and says what it is by its state."""
+    """A parameter that is an object of this process, and is compared by its state."""
 
     __slots__ = ("function", "order")
 
@@ -53,7 +53,7 @@ def _primitive(name, compute, *, several=False, lowered=True):
     if lowered:
         rule = mlir.lower_fun(compute, multiple_results=several)
     else:
-        # Of no function of JAX's: the implementation is all that tells what it computes.
+        # The lowering is not made by `lower_fun`: only the implementation says what is computed.
         traced = mlir.lower_fun(compute, multiple_results=several)
 
         def rule(ctx, *args, **params):
@@ -63,7 +63,7 @@ def _primitive(name, compute, *, several=False, lowered=True):
     return primitive
 
 
-# A function as a parameter, of one operand; its JVP applies the primitive again.
+# Has a function of one operand as a parameter; its JVP applies the primitive again.
 apply_p = _primitive(
     "elsewhere_apply", lambda x, *, static: static.function(x) / (1 + static.order)
 )
@@ -82,7 +82,7 @@ batching.primitive_batchers[apply_p] = lambda args, dims, **params: (
 )
 
 
-# Several results, linear in the last operand, with a transpose of its own; implementation only.
+# Has several results, is linear in the last operand, has a transpose rule; implementation only.
 def _solve(a, b, *, tree, flags):
     assert flags == {"transposed": False} or flags == {"transposed": True}
     del tree
@@ -124,7 +124,7 @@ ad.primitive_jvps[solve_p] = _solve_jvp
 ad.primitive_transposes[solve_p] = _solve_transpose
 batching.primitive_batchers[solve_p] = _solve_batch
 
-# A batch of it is no batch of what it computes; its parameters can be written.
+# Its batching rule is not that of the computed function; its parameters can be written.
 everything_p = _primitive("elsewhere_all", lambda x, *, name: jnp.max(x))
 batching.primitive_batchers[everything_p] = lambda args, dims, **params: (
     everything_p.bind(*args, **params),
@@ -135,7 +135,7 @@ ad.primitive_jvps[everything_p] = lambda primals, tangents, **params: (
     jnp.sum(2 * ad.instantiate_zeros(tangents[0])),
 )
 
-# It insists on not being differentiated or batched.
+# Its rules refuse differentiation and batching.
 strict_p = _primitive("elsewhere_strict", lambda x, *, what: x * 2)
 
 
@@ -191,7 +191,7 @@ PROGRAMS = {
 
 
 def derived(f):
-    """What is made of a function of arrays, by name; the arrays are the same everywhere."""
+    """Transformations of a function of arrays, by name; the arrays are the same everywhere."""
     return {
         "value": f,
         "jvp": lambda *args: jax.jvp(f, args, args)[1],
@@ -255,7 +255,7 @@ def test_a_process_without_the_primitives(name, tmp_path):
         try:
             expected = function(*args)
         except (NotImplementedError, ValueError):
-            # Of a function with a batching rule JAX has no derivative in reverse mode.
+            # JAX has no reverse mode for functions with a custom batching rule.
             assert f is custom_vmap
             continue
         np.testing.assert_allclose(found[what], expected, rtol=1e-5, atol=1e-6, err_msg=what)
@@ -272,7 +272,7 @@ def test_an_error_that_a_rule_raises_is_raised_elsewhere(tmp_path, monkeypatch):
 
 
 def _hide(monkeypatch, name):
-    """Makes a primitive one that the process does not know."""
+    """Makes the process forget a primitive."""
     from jaxmlir.dialect import primitives
 
     known = primitives.find

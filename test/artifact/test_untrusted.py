@@ -1,4 +1,4 @@
-"""Artifacts that were made to keep a process busy: small files that say much, or name odd files."""
+"""Malicious artifacts: small files that expand enormously, or that name unusual files."""
 
 import os
 import re
@@ -31,7 +31,7 @@ TEXT = """"builtin.module"() ({{
 
 @pytest.fixture
 def forged(tmp_path):
-    """Makes an artifact of one function, whose body begins with some lines."""
+    """Makes artifacts of one function, whose body begins with given lines."""
     path = tmp_path / "forged.jaxmlir"
     jaxmlir.trace(jnp.sin)(1.0).save(path)
     metadata, parts = container.unpack(container.map_file(path))
@@ -55,7 +55,7 @@ def of_type(type_):
     return f'%0 = "jaxpr.constant"() {{value = dense<1> : {type_}}} : () -> {type_}'
 
 
-# What MLIR's parser allocates, or takes, for each would be a thousand times what the text does.
+# For each text, MLIR's parser would need a thousand times the memory or time of reading it.
 @pytest.mark.parametrize(
     "lines",
     [
@@ -115,14 +115,14 @@ INDEX = (
 
 @pytest.fixture
 def pipe(tmp_path):
-    """A file that has no end until somebody writes to it."""
+    """A named pipe, which a reader waits for until somebody writes to it."""
     os.mkfifo(tmp_path / "pipe")
     return str(tmp_path / "pipe")
 
 
 @pytest.mark.parametrize("name", ["pipe", "/proc/kmsg"])
 def test_a_traceback_reads_no_device(forged, pipe, name):
-    """JAX puts where an equation came from into the tracebacks of errors."""
+    """JAX puts the source location of an equation into the tracebacks of errors."""
     place = pipe if name == "pipe" else name
     path = forged(INDEX, f'#loc = loc("{place}":7:1)\n', "tensor<i32>", "%0")
     program = jaxmlir.load(path)
@@ -143,7 +143,7 @@ def test_diagnostics_show_no_line_of_a_device(forged, pipe, name, capsys):
 
 
 def test_an_error_names_the_file(forged):
-    """Of ops without a place, too."""
+    """Errors of ops without a location name the file, too."""
     path = forged('%0 = "jaxpr.no_such_thing"(%arg0) : (tensor<f32>) -> tensor<f32>')
     with pytest.raises(JaxmlirError, match=f"^{re.escape(str(path))}:\\d+:\\d+: error: "):
         jaxmlir.load(path)

@@ -1,4 +1,4 @@
-"""Every ``jax.jit`` through the dialect: numbers and calling convention are plain JAX's."""
+"""Every ``jax.jit`` through the dialect: numbers and calling convention equal plain JAX's."""
 
 from __future__ import annotations
 
@@ -495,7 +495,7 @@ def test_a_pipeline_that_does_not_exist():
 def test_a_pipeline_has_to_keep_the_signature():
     @dataclasses.dataclass(frozen=True)
     class Flatten(Pass):
-        """Makes the program take and give vectors."""
+        """Makes the program take and return vectors."""
 
         name: ClassVar[str] = "test-flatten"
 

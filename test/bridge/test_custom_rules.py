@@ -56,7 +56,7 @@ def test_rules_that_call_each_other_have_all_derivatives():
 
 @jax.custom_vjp
 def double(x):
-    """Twice x, whose rule says thrice: so it shows whether the rule was used."""
+    """Twice x, with a rule for thrice x, so that numbers show whether the rule was used."""
     return 2 * x
 
 
@@ -219,7 +219,7 @@ def test_residuals_of_a_high_level_primitive_may_have_a_structure():
 @compat
 @pytest.mark.skipif(jax_version() == (0, 11, 2), reason="its functions close over what was traced")
 def test_an_implicit_function_is_data(tmp_path):
-    """Since JAX 0.11.2, what solves for a root and for its tangent are functions in a primitive."""
+    """Since JAX 0.11.2, the solvers for a root and its tangent are parameters of a primitive."""
 
     def root(a, b):
         def f(x):
@@ -261,7 +261,7 @@ def test_an_implicit_function_is_data(tmp_path):
 
 @compat
 def test_a_high_level_primitive_may_ask_which_tangents_are_zero():
-    """Since JAX 0.12 these two are such primitives, and ask when they are transposed."""
+    """Since JAX 0.12 these two are high-level primitives, and ask when they are transposed."""
 
     def f(x, n):
         return jnp.sum(jnp.sin(jnp.ldexp(x, n))) + jnp.sum(jnp.frexp(3 * x)[0] ** 2)
@@ -284,7 +284,7 @@ def test_a_high_level_primitive_may_ask_which_tangents_are_zero():
 
 @compat
 def test_integers_of_a_high_level_primitive_have_no_tangents():
-    """Since JAX 0.12 a search is such a primitive."""
+    """Since JAX 0.12 searchsorted is a high-level primitive."""
 
     def f(x):
         return x * (3 - jnp.searchsorted(jnp.array([0.1, 0.5, 1.0]), x))
@@ -296,7 +296,7 @@ def test_integers_of_a_high_level_primitive_have_no_tangents():
 
 @compat
 def test_a_forward_rule_is_run_only_for_its_residuals():
-    """With optimize_remat, as in JAX: the values tell which of the two was run."""
+    """With optimize_remat, as in JAX: the values show whether the rule or the function ran."""
     f = jax.custom_vjp(lambda x: 2 * x)
     f.defvjp(lambda x: (3 * x, jnp.sin(x)), lambda res, ct: (res * ct,), optimize_remat=True)
     program = reread(jaxmlir.trace(lambda x: f(x))(0.7))
@@ -312,7 +312,7 @@ def test_a_forward_rule_is_run_only_for_its_residuals():
 
 @compat
 def test_a_forward_rule_of_which_only_residuals_are_left():
-    """JAX compiles it without the result that nobody uses, and keeps the function that gives it."""
+    """JAX compiles the rule without its unused result, and keeps the function that computes it."""
     f = jax.custom_vjp(lambda x: 2 * x)
     f.defvjp(lambda x: (3 * x, jnp.sin(x)), lambda res, ct: (res * ct,), optimize_remat=True)
     want = jax.grad(f)(0.7)
@@ -344,7 +344,7 @@ def test_nondiff_arguments_and_pytrees_in_rules():
 
 @compat
 def test_a_rule_in_a_loop_is_kept_for_the_second_derivative():
-    """Older versions of JAX forget it there, so the loop is written out for them."""
+    """Older versions of JAX lose the rule in a loop, so the loop is unrolled for them."""
 
     @jax.custom_jvp
     def f(x):
@@ -356,13 +356,13 @@ def test_a_rule_in_a_loop_is_kept_for_the_second_derivative():
         return lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0]
 
     program = reread(jaxmlir.trace(loop)(0.5)).grad().grad()
-    # Of a power of two, nothing is rounded.
+    # With a power of two, nothing is rounded.
     same(program(0.5), jax.grad(jax.grad(lambda x: f(f(x))))(0.5))
 
 
 def told_of_zeros(count):
-    """A function of that many arguments, and an integer, whose rule branches on which tangents are
-    zero: the numbers tell which branch was taken."""
+    """A function of ``count`` arguments and an integer, whose rule branches on which tangents are
+    zero, so that the numbers show the branch."""
 
     @jax.custom_jvp
     def f(n, *xs):
@@ -386,7 +386,7 @@ def told_of_zeros(count):
 @compat
 @pytest.mark.parametrize("count", [3, 6])
 def test_a_rule_is_told_which_tangents_are_zero(count):
-    """With more arguments only of a single one that is not, or of all."""
+    """With many arguments, a rule is only told that a single tangent, or that all are nonzero."""
     f = told_of_zeros(count)
     args = (3, *(0.3 * i - 1.0 for i in range(count)))
     program = reread(jaxmlir.trace(lambda *args: f(*args))(*args))
@@ -422,8 +422,8 @@ def test_batched_rules_are_told_which_tangents_are_zero():
 
 
 def vjp_told_of_zeros():
-    """A function of an integer and two arguments: the numbers that its rule gives tell which
-    tangents and cotangents it was told to be zero."""
+    """A function of an integer and two arguments, whose rule's numbers show which tangents and
+    cotangents it was told to be zero."""
 
     @jax.custom_vjp
     def f(n, x, y):
@@ -472,7 +472,7 @@ def weighted(w, x, fixed, y, also_fixed, n):
 
 
 def weighted_fwd(*args):
-    """Insists that two arguments have no tangent; keeps what those need that have one."""
+    """Checks that two arguments have no tangent; saves the residuals of the others."""
     assert not args[2].perturbed and not args[4].perturbed, "two arguments are fixed"
     w, x, fixed, y, also_fixed, n = values = [arg.value for arg in args]
     kept = {0: x * fixed, 1: w * fixed, 3: jnp.cos(y) * also_fixed * n}
@@ -543,7 +543,7 @@ def test_functions_with_rules_of_jax(f):
 
 @jax.tree_util.register_pytree_node_class
 class Wave:
-    """A node that compares by address, as layers and solvers of libraries do."""
+    """A pytree node that compares by identity, as layers and solvers of libraries do."""
 
     def __init__(self, frequency):
         self.frequency = frequency
@@ -595,7 +595,7 @@ def growing(x):
 
 
 def _growing_bwd(x, g):
-    # The function again, on a longer vector: no two traces of this rule are alike.
+    # Calls the function again on a longer vector, so that no two traces of this rule are alike.
     return (g * jnp.cos(x) * growing(jnp.concatenate([x, x[:1]])),)
 
 
@@ -646,7 +646,7 @@ def _constant(x):
 @pytest.mark.parametrize(
     ("fun", "rule", "shape"),
     [
-        # JAX leaves out what is set where it is empty.
+        # JAX omits this parameter if it is empty.
         (_lifted, lambda p, t: (p[0][None], t[0][None]), (1, 0)),
         (_lifted, lambda p, t: (p[0][None], t[0][None]), (2, 0)),
         (_constant, lambda p, t: (0 * p[0], t[0]), (3, 2)),
@@ -654,8 +654,8 @@ def _constant(x):
     ],
 )
 def test_a_jvp_rule_that_is_batched_alone(fun, rule, shape):
-    """``jax.vmap`` batches a rule's results, and not those of a function that depends on nothing
-    batched; JAX cannot differentiate what it stages out of that."""
+    """``jax.vmap`` batches the rule's results, but not the function's results, which depend on
+    nothing batched; JAX cannot differentiate the staged-out function."""
     with_rule = jax.custom_jvp(fun)
     with_rule.defjvp(rule)
     x = jnp.ones(shape)

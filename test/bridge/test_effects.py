@@ -1,4 +1,4 @@
-"""Side effects through transformations: what happens, and in what order, is what JAX does."""
+"""Side effects under transformations happen as in JAX, and in the same order."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ CALLERS = {
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("caller", CALLERS)
 def test_what_a_custom_rule_does_happens(caller, ordered):
-    """The function has no effects, its rules have: every op around a rule gains them."""
+    """Only the rules have effects, not the function: every op around a rule gets these effects."""
     f = _sine_that_tells(ordered)
     gradient = jaxmlir.trace(lambda x: CALLERS[caller](f, x))(1.0).grad()
     gradient.verify()
@@ -79,7 +79,7 @@ def test_what_a_custom_rule_does_happens(caller, ordered):
 
 @pytest.mark.parametrize("ordered", [0, 1, np.bool_(True)])
 def test_a_flag_is_what_it_is_true_as(ordered, capfd):
-    """JAX takes anything for ``ordered``, and asks whether it is true."""
+    """JAX accepts any object for ``ordered``, and tests its truth value."""
 
     def f(x):
         jax.debug.print("x = {}", x, ordered=ordered)

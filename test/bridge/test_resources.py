@@ -24,13 +24,13 @@ def test_text_is_whole(dtype):
     program = jaxmlir.trace(lambda i: (jnp.asarray(big)[i], jnp.asarray(big)[i + 1]))(0)
     text = serialized(whole_module(program)).decode()
     assert "dense_resource<" in text
-    # What was written is as it was.
+    # Writing does not change the program.
     assert "dense_resource<" not in str(program)
     again = jaxmlir.parse(text)
     for got, want in zip(again(3), (big[3], big[4]), strict=True):
         assert got.dtype == want.dtype
         np.testing.assert_array_equal(got, want)
-    # And so is what is written of what was read.
+    # A program that was read can be written again.
     np.testing.assert_array_equal(jaxmlir.parse(whole_text(again))(3)[0], big[3])
 
 

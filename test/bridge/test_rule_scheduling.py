@@ -1,4 +1,4 @@
-"""Custom rules are traced when a program's module is first looked at, as they were imported."""
+"""Custom rules are imported untraced, and traced when the program's module is first read."""
 
 import collections
 import concurrent.futures
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.compat
 
 
 def square_with_counted_rule():
-    """A function and the list that its rule adds to whenever it is traced."""
+    """A function, and a list to which its rule appends whenever it is traced."""
     traced = []
 
     @jax.custom_jvp
@@ -64,7 +64,7 @@ def test_optimizing_for_jit_traces_no_rule(level):
     square, traced = square_with_counted_rule()
 
     def alike(x):
-        # Two equations, each with thunks of its own: the rules are equal all the same.
+        # Two equations with different thunks: their rules are equal nevertheless.
         return square(x) - jax.jit(square)(x) + x
 
     jitted = jaxmlir.jit(alike, optimize=level)
@@ -154,7 +154,7 @@ def test_what_is_derived_reads_the_same_whatever_was_read_before(fun, derive):
     read.as_text()
     wanted = derive(read).as_text(debug_info=True)
     assert derive(fresh).as_text(debug_info=True) == wanted
-    # The program is read once there is what is derived from it.
+    # The program is read only after another program has been derived from it.
     derived = derive(late)
     late.as_text()
     assert derived.as_text(debug_info=True) == wanted
@@ -205,7 +205,7 @@ def test_what_calls_a_derivative_differentiates_it_though_that_was_read_since(mo
 
 
 def functions_with_rules_that_call_another(mode):
-    """Functions with rules: that of the second calls the first."""
+    """Two functions with rules; the rule of the second one calls the first one."""
     if mode == "jvp":
         inner, outer = jax.custom_jvp(jnp.sin), jax.custom_jvp(jnp.square)
         inner.defjvp(lambda p, t: (inner(*p), jnp.cos(*p) * t[0]))
@@ -246,7 +246,7 @@ def test_what_a_rule_calls_is_the_function_that_the_program_has():
     closed = jax.make_jaxpr(lambda x: f(x) * sine(x))(1.0)
     text = jaxmlir.from_jaxpr(closed).as_text()
     assert text.count("func.func private @sine") == 1
-    # As JAX, which finds it traced already.
+    # As in JAX, which finds the rule already traced.
     jax.make_jaxpr(jax.grad(lambda x: f(x) * sine(x)))(1.0)
     assert len(traced) == 1
 
@@ -296,7 +296,7 @@ def test_threads_see_one_module_with_all_rules():
     with program.rule_tracing.lock:
         for thread in threads:
             thread.start()
-        # All of them find rules that are to be traced, and wait; one traces them.
+        # All threads find untraced rules and wait, while one of them traces.
         time.sleep(0.1)
     for thread in threads:
         thread.join()
@@ -306,7 +306,7 @@ def test_threads_see_one_module_with_all_rules():
 
 @pytest.mark.parametrize("mode", ["forward", "reverse"])
 def test_a_rule_that_programs_share_is_traced_by_one_thread_at_a_time(mode):
-    """JAX keeps with the rule, not with the program, what tracing it has found out."""
+    """JAX stores the results of tracing with the rule, not with the program."""
     inside, most = [], []
 
     def alone(rule):
@@ -372,8 +372,8 @@ def test_a_module_of_an_exported_program_has_its_rules():
 
 
 def sine_with_counted_rules():
-    """A function with rules that call functions with rules, and the list that tracing them adds
-    to."""
+    """A function with rules that call functions with rules, and a list to which tracing them
+    appends."""
     traced = []
 
     @jax.custom_vjp
@@ -428,7 +428,7 @@ def test_a_backward_rule_that_nobody_calls_waits():
 
     def forward(x):
         traced.append("forward")
-        # Another value than the function's: the rule says what the results are.
+        # Differs from the function's value: the rule determines the results.
         return (1.1 * jnp.tanh(x), x), root(x + 1)[0]
 
     def backward(residual, cts):
@@ -446,7 +446,7 @@ def test_a_backward_rule_that_nobody_calls_waits():
     assert traced == ["forward"]
     np.testing.assert_allclose(gradient(x), jax.grad(loss)(x), rtol=1e-6)
     assert "backward" not in traced
-    # It is there for who looks, and for a derivative that goes through the call.
+    # The rule exists once the text is read, or a derivative goes through the call.
     assert "bwd_jaxpr" in program.as_text()
     np.testing.assert_allclose(program.grad()(x), jax.grad(loss)(x), rtol=1e-6)
 
@@ -463,7 +463,7 @@ def test_a_derivative_in_jax_code_traces_the_rules_of_the_ops_that_it_meets():
 
     x = np.float32(1.3)
     program = jaxmlir.trace(f)(x, x)
-    # JAX asks what it traces for the place of its code, and for its text if it cannot tell.
+    # JAX reads the location of the traced function's code, and its text if there is none.
     assert program.__code__.co_filename == __file__
     np.testing.assert_array_equal(jax.jit(program)(x, x), jax.jit(f)(x, x))
     assert not traced
@@ -477,7 +477,7 @@ def test_a_derivative_in_jax_code_traces_the_rules_of_the_ops_that_it_meets():
 
 
 def test_a_backward_rule_that_a_derivative_of_jax_traces_has_the_mesh_of_its_program():
-    """JAX transposes a ``jit`` with the mesh of its equations as the thread's own."""
+    """JAX transposes a ``jit`` under the mesh of its equations."""
 
     @jax.custom_vjp
     def f(x):
@@ -500,7 +500,7 @@ def test_a_derivative_that_is_looked_at_has_all_rules():
     text = derivative.as_text()
     assert not derivative.has_untraced_rules
     assert "untraced" not in text
-    # The rules call functions that the derivative calls as well: no second copies of them.
+    # The rules and the derivative call the same functions, which are not copied.
     assert text.count("func.func") == 6
     assert text.count("jvp_jaxpr = @") == 2
     assert text.count("bwd_jaxpr = @") == 2
@@ -519,7 +519,7 @@ def test_rules_that_jax_differentiates_are_traced_first():
 
     @outer.defjvp
     def outer_jvp(primals, tangents):
-        # JAX's own rule is run on a recomputation that keeps what a policy says.
+        # JAX's own rule differentiates a recomputation with a policy.
         policy = jax.checkpoint_policies.dots_saveable
         weighted = jax.checkpoint(lambda x, t: jnp.sum(sine(x) * t), policy=policy)
         return outer(*primals), -weighted(*primals, *tangents)
@@ -583,7 +583,7 @@ def test_rules_that_jax_does_not_meet_wait():
 
 
 def test_rules_that_are_traced_meanwhile_take_no_name_twice():
-    """A branch of a loop is split, and its rule traced, while functions around it are written."""
+    """A branch in a loop is split, and its rule traced, while enclosing functions are written."""
 
     @jax.custom_vjp
     def product(x, y):
@@ -645,6 +645,6 @@ def test_batching_traces_no_rule():
     np.testing.assert_allclose(jax.jacrev(jax.grad(summed(batched)))(xs), hessian, rtol=1e-5)
     text = batched.as_text()
     assert not batched.has_untraced_rules
-    # As if all rules had been there from the beginning.
+    # The text is the same as if all rules had been traced from the beginning.
     assert text == jaxmlir.parse(str(program)).vmap(axis_size=3).as_text()
     np.testing.assert_allclose(jax.grad(summed(jaxmlir.parse(text)))(xs), want, rtol=1e-6)

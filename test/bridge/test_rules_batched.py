@@ -1,4 +1,4 @@
-"""Custom rules of batched programs: which of them wait, and which cannot."""
+"""Custom rules of batched programs: which can stay untraced, and which cannot."""
 
 import jax
 import jax.extend
@@ -21,7 +21,7 @@ def test_rules_of_results_that_may_have_to_be_batched_are_traced_at_once():
     @pair.defjvp
     def pair_jvp(primals, tangents):
         (x, y), (dx, dy) = primals, tangents
-        # The second result's tangent depends on both: it is batched, and so is the result.
+        # The second result's tangent depends on both arguments, so it and the result are batched.
         return pair(x, y), (2 * dx, 3 * dy + x * dx)
 
     xs, y = np.arange(3, dtype=np.float32), np.float32(2)
@@ -154,7 +154,7 @@ def test_a_rule_that_cannot_be_batched_fails_when_it_is_used():
 
 
 def test_a_rule_that_cannot_be_batched_is_there_for_who_does_not():
-    """One function is called twice, on a batch and not, and its rule has a rule of its own."""
+    """One function is called on a batch and on a single element; its rule has another rule."""
     opaque = jax.extend.core.Primitive("opaque")
     opaque.def_impl(lambda x: x)
     opaque.def_abstract_eval(lambda x: x)

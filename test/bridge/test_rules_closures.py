@@ -1,5 +1,5 @@
-"""Custom rules that close over values of the function around them: derivatives are those that JAX
-gives where it differentiates while these values are at hand."""
+"""Custom rules that close over values of the enclosing function: derivatives equal those that JAX
+computes while the values still exist."""
 
 import collections
 import contextlib
@@ -73,7 +73,7 @@ def with_forward_rule_alone(x):
 
 
 def with_backward_rule_alone(x):
-    """And an argument without a derivative."""
+    """The backward rule, unlike the forward rule, closes over ``x``; ``n`` has no derivative."""
 
     @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
     def f(z, n):
@@ -96,7 +96,7 @@ def with_vjp_told_zeros(x):
 
 
 def with_numbers(x):
-    """JAX writes a number that is closed over into the jaxpr."""
+    """JAX inlines closed-over scalars into the jaxpr."""
     scale, shift = jnp.float32(2), np.float32(3)
     f = jax.custom_jvp(lambda z: z * scale * x + shift)
     f.defjvp(lambda primals, tangents: (f(*primals), tangents[0] * scale * jnp.exp(x) * shift))
@@ -104,7 +104,7 @@ def with_numbers(x):
 
 
 def whose_rules_alone_do(x):
-    """As one that reverses or scales a gradient."""
+    """Only the rules close over a value, as in a function that reverses or scales a gradient."""
 
     @jax.custom_vjp
     def f(z):
@@ -158,7 +158,7 @@ def scanned(f, y):
 
 
 def scanned_over(x, y, make):
-    """A rule closes over what the loop carries, whose first value is what another closes over."""
+    """One rule closes over the loop's carry, another one over the carry's initial value."""
 
     def step(carry, slice_):
         return 1.5 * carry, make(x)(slice_) + make(carry)(slice_)
@@ -190,7 +190,7 @@ def loss(place, make):
 
 
 def of_jax(function, *args):
-    """Control flow is Python's, as JAX itself cannot differentiate some of it."""
+    """JAX's result, with Python control flow, because JAX cannot differentiate some of JAX's."""
     with jax.disable_jit():
         return function(*args)
 
@@ -264,7 +264,7 @@ def test_rules_that_alone_close_over_something(place):
 @pytest.mark.parametrize("symbolic_zeros", [False, True])
 @pytest.mark.parametrize("held", [False, True])
 def test_a_jvp_rule_speaks_of_arguments_alone(symbolic_zeros, held):
-    """What only the function closes over is constant, in JAX as well."""
+    """A value that only the function closes over is a constant, as in JAX."""
 
     def function(x, y):
         others = [x, y] if held else []
@@ -305,7 +305,7 @@ def test_a_jvp_rule_speaks_of_arguments_alone(symbolic_zeros, held):
 
 
 class Holder:
-    """Has methods with custom rules, which close over all that it holds, and read the scale."""
+    """An object whose methods have custom rules that close over its attributes and the scale."""
 
     def __init__(self, weight):
         self.weight, self.scale = weight, 3.0
@@ -385,7 +385,7 @@ def test_rules_that_close_over_an_object_and_do_not_read_what_is_differentiated(
 
 
 def reads_what_is_stopped(x, y):
-    """Nothing but the rule uses the value, so that it looks dead."""
+    """Only the rule uses the value, so that the value looks dead."""
     stopped = jnp.tanh(jax.lax.stop_gradient(x))
     f = jax.custom_jvp(jnp.sin)
     f.defjvp(lambda primals, tangents: (f(*primals), tangents[0] * stopped))
@@ -413,7 +413,7 @@ def test_rules_that_close_over_numbers_alone():
 
 
 class Closed:
-    """Fails where it is asked for what it does not have."""
+    """An object that fails if a missing attribute is read."""
 
     __slots__ = ("something",)
 
@@ -619,7 +619,7 @@ def test_what_a_process_did_before_makes_no_difference_to_rules(before):
     if before == "jit of grad":
         jax.jit(jax.grad(total.__wrapped__))(Y, X)
     elif before == "grad of jit":
-        # JAX itself runs the rule when the value that it is given is gone.
+        # JAX itself runs the rule after the closed-over value is gone.
         with contextlib.suppress(TypeError, jax.errors.UnexpectedTracerError):
             jax.grad(total)(Y, X)
     np.testing.assert_allclose(jaxmlir.trace(total)(Y, X).grad()(Y, X), 2 * X, 1e-6)
@@ -638,8 +638,8 @@ def test_a_pseudoinverse_with_a_traced_cutoff():
 
 
 def walks_of_second_derivatives(calls, monkeypatch):
-    """How many values each walk over what rules close over sees, in a second derivative of so many
-    calls."""
+    """The numbers of values that walks over the rules' closures see, in a second derivative of
+    ``calls`` calls."""
     found = []
 
     def counted(rules, *seen):
@@ -662,7 +662,7 @@ def walks_of_second_derivatives(calls, monkeypatch):
 
 
 def test_what_rules_close_over_is_no_program(monkeypatch):
-    """A rule that was exported has its program, which may be large, and refers to other rules."""
+    """An exported rule refers to its program, which may be large and refers to other rules."""
     few, many = (walks_of_second_derivatives(calls, monkeypatch) for calls in (2, 8))
     assert len(many) <= 4 * len(few)
     assert max(many) == max(few) < 100
@@ -681,13 +681,13 @@ def test_rules_that_close_over_what_cannot_be_looked_into():
 
 
 def in_vmap_of_both(x, y):
-    """The rule closes over a row of the batch that the program has."""
+    """The rule closes over a row of a batch inside the program."""
     rows = jax.vmap(lambda x, y: with_jvp(x)(y))(jnp.stack([x, x]), jnp.stack([y, y]))
     return jnp.sum(rows)
 
 
 def of_two_calls(x, y):
-    """What the rule closes over is what the first of two calls passes, and not the second."""
+    """The rule closes over the value that the first of two calls passes, not the second."""
 
     @jax.jit
     def called(z, y):

@@ -1,6 +1,6 @@
-"""Custom rules of JAX's other form, high-level primitives: they are imported as the same program.
+"""Custom rules in JAX's newer form, high-level primitives, are imported as the same program.
 
-Each program is traced under JAX's flags and without them, and differentiated as JAX does without.
+Each program is traced with and without JAX's flags; derivatives are compared with JAX's without.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ def close(ours, jaxs):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), ours, jaxs)
 
 
-# --- functions with rules; the slopes are wrong, so that they show --------------------------------
+# --- functions with rules; the slopes are wrong, so that results show the rules -------------------
 
 
 def of_trees():
@@ -68,7 +68,7 @@ def of_trees():
 
 
 def of_itself():
-    """Each rule is a call of the function that it belongs to, for one derivative after another."""
+    """The rule calls its own function, so that derivatives of any order use the rule."""
 
     @jax.custom_jvp
     def f(x):
@@ -101,7 +101,7 @@ def with_fixed_arguments():
         return function(x)
 
     g.defjvp(lambda function, primals, tangents: (g(*primals, function), 3.0 * tangents[0]))
-    # Before 0.11 such an argument has to be hashable.
+    # Before 0.11 such an argument must be hashable.
     kind = tuple if jax_version() < (0, 11) else list
     return lambda x, y: f(jnp.sin, x, kind((2, 3))) * g(y, jnp.exp) + f(jnp.cos, y, kind((3, 1)))
 
@@ -150,7 +150,7 @@ def of_integers():
 
 
 def over_values():
-    """Rules, though not their function, close over a value of the program."""
+    """The rules, but not their function, close over a value of the program."""
     return lambda x, y: whose_rules_alone_do(x)(y)
 
 
@@ -164,7 +164,7 @@ def called_often():
 
 
 def optimized_remat():
-    """Two functions of one forward rule, which calls the one or the other without its residuals."""
+    """Two functions share a forward rule; if no residuals are needed, the functions run instead."""
 
     @jax.custom_vjp
     def f(x, y):
@@ -238,7 +238,7 @@ def test_it_is_imported_as_the_program_that_it_is_without_the_flags(make, place)
 @pytest.mark.parametrize("make", FUNCTIONS)
 def test_derivatives(make):
     want = loss(make)
-    # A program has no derivative in what a rule closes over.
+    # A program has no derivative with respect to values that a rule closes over.
     argnums = (1,) if make is over_values else (0, 1)
     with other_form():
         program = jaxmlir.trace(loss(make))(X, Y)
@@ -248,7 +248,7 @@ def test_derivatives(make):
     first = jax.value_and_grad(want, argnums)(X, Y)
     close((saved(X, Y), saved.grad(argnums)(X, Y)), first)
     close(optimized(X, Y), first[1])
-    # JAX writes down zero tangents for a rule, of what it closes over too.
+    # JAX writes zero tangents for a rule, also for the values that it closes over.
     if make is not over_values:
         close(jax.grad(lambda x, y: back(x, y)[0], argnums)(X, Y), first[1])
 
@@ -288,7 +288,7 @@ def test_batches(make):
 
 
 def test_a_function_may_close_over_a_value():
-    """JAX before 0.12 refuses it under the flags, or some of it."""
+    """With the flags, JAX before 0.12 refuses this, at least in part."""
 
     def program():
         def f(x, y):
@@ -448,7 +448,7 @@ def test_effects_of_the_function_and_of_its_rules(capsys):
 
     with other_form():
         program = jaxmlir.trace(make())(0.5)
-    # Before 0.11 JAX hides the effects of such a call from what is around it.
+    # Before 0.11 JAX hides the effects of such a call from the enclosing function.
     assert ("call_hi_primitive" in program.as_text()) == (jax_version() < (0, 11))
     assert printed(jax.jit(program)) == printed(jax.jit(make()))
     assert printed(jax.jit(jax.grad(program))) == printed(jax.jit(jax.grad(make())))

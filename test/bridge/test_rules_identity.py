@@ -1,4 +1,4 @@
-"""Which custom rules are the same: two functions never get each other's."""
+"""Identity of custom rules: functions never share rules that differ."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jaxmlir.bridge.importer import Importer
 
 
 def with_jvp(slope):
-    """The identity with a rule that takes ``slope()`` for its derivative."""
+    """The identity function with a rule whose derivative is ``slope()``."""
 
     def rule(primals, tangents):
         return primals[0], tangents[0] * slope()
@@ -137,7 +137,7 @@ def test_many_rules_of_the_same_types_are_told_apart_by_hash(make, monkeypatch):
     monkeypatch.setattr(Importer, "rule", rule)
 
     def f(x):
-        # Two calls of each: the rules of both are one.
+        # Each function is called twice; both calls share its rule.
         return sum(make(read(k % 20 + 1, float))(x) for k in range(40))
 
     program = jaxmlir.trace(f)(0.5)

@@ -1,4 +1,4 @@
-"""JVP rules of JAX's own functions are traced once in a process, users' anew for each program."""
+"""JVP rules of JAX's own functions are traced once per process, users' rules once per program."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.compat
 
 
 def traced(function, *args):
-    """What the rule of a function's equation is traced to, in a program of its own."""
+    """The traced rule of a function's equation, in a new program."""
     (eqn,) = jax.make_jaxpr(lambda *a: function(*a))(*args).eqns
     in_avals = [v.aval for v in eqn.invars]
     return tracing.trace_jvp(eqn, in_avals, (False,) * len(in_avals))
@@ -37,7 +37,7 @@ def test_rules_of_jax_are_traced_once_per_type_and_configuration(function, count
         assert traced(function, *args) is not first
 
 
-# What the rules below read when they are traced.
+# The rules below read this value when they are traced.
 slope = 1.0
 
 
@@ -56,7 +56,7 @@ def sloped_by_jax(x):
     return x
 
 
-# The rule is a function of JAX's, around one that is not.
+# The rule is a function of JAX's that wraps a user's function.
 sloped_by_jax.defjvps(lambda tangent, result, x: slope * tangent)
 
 
@@ -97,7 +97,7 @@ def circle(x):
 def circle_jvp(primals, tangents):
     (x,), (t,) = primals, tangents
     sine, cosine = circle(x)
-    # Not the derivative: a program that loses the rule gives other numbers.
+    # Deliberately not the derivative: a program that loses the rule gives other numbers.
     return (sine, cosine), (3 * circle(x)[1] * t, -2 * sine * t)
 
 
@@ -107,7 +107,7 @@ def circle_jvp(primals, tangents):
     "function", [lambda x: circle(x)[0], lambda x: jnp.hypot(x, 2 * x), lambda x: circle(x)[1]]
 )
 def test_rules_of_functions_of_which_some_results_are_not_used(function, optimize):
-    """JAX leaves these out, and puts a function around the rule that does so too."""
+    """JAX drops unused results, and wraps the rule in a function that drops them too."""
 
     def loss(x):
         return jnp.sum(function(x))

@@ -1,4 +1,4 @@
-"""Rules that are told which tangents and cotangents are zero, and fail if told of others."""
+"""Rules with symbolic zeros, which fail unless exactly the expected (co)tangents are zero."""
 
 import math
 
@@ -22,7 +22,7 @@ def close(ours, jaxs):
 
 
 def strict_jvp(allowed):
-    """The product of six numbers, whose rule fails if told of other tangents than ``allowed``."""
+    """The product of six numbers; its rule fails if other tangents than ``allowed`` are nonzero."""
 
     @jax.custom_jvp
     def product(*xs):
@@ -41,8 +41,8 @@ def strict_jvp(allowed):
 
 
 def strict_vjp(cotangents):
-    """A function of two results, whose rules fail if told of other cotangents than ``cotangents``,
-    or of a tangent of the last argument."""
+    """A function with two results, whose rules fail if other cotangents than ``cotangents`` are
+    nonzero, or if the last argument has a tangent."""
 
     def value(x, y, fixed):
         return x * y * fixed, y + 1.0
@@ -70,7 +70,7 @@ def strict_vjp(cotangents):
 
 
 def agrees(f, args, argnums):
-    """Whether our derivatives are JAX's, before and after text was made of the program."""
+    """Checks that our derivatives equal JAX's, before and after a round trip through text."""
 
     def alone(*xs):
         return f(*(x if i in argnums else lax.stop_gradient(x) for i, x in enumerate(xs)))
@@ -119,7 +119,7 @@ def test_a_jvp_rule_is_asked_for_the_tangents_that_there_are():
 
 
 def test_a_program_that_was_read_says_where_its_rule_can_be_asked():
-    """Of the combinations that a rule was not traced for, some may be derivatives it has."""
+    """A loaded rule may lack a combination of tangents that the original rule accepts."""
     product = strict_jvp({1, 3})
     args = (0.5, 0.7, 1.3, 1.1, 0.9, 2.0)
     program = jaxmlir.trace(lambda *xs: product(*xs)[0])(*args)
@@ -137,7 +137,7 @@ def test_a_long_vjp_rule_is_told_what_is_zero(monkeypatch):
     args = (0.5, 0.7, 1.3)
     agrees(lambda *xs: f(*xs)[0] ** 2, args, (0, 1))
     agrees(lambda *xs: lax.fori_loop(0, 3, lambda i, x: f(x, *xs[1:])[0], xs[0]), args, (0, 1))
-    # A result that is not batched has a cotangent of zero: nothing is counted twice.
+    # An unbatched result has a zero cotangent, so nothing is counted twice.
     agrees(lambda *xs: f(*xs)[0] + f(xs[0], 1.0, xs[2])[0], args, (0,))
     with pytest.raises(JaxmlirError, match="unexpected cotangent"):
         jaxmlir.trace(lambda *xs: sum(f(*xs)))(*args).grad()
@@ -189,7 +189,7 @@ def test_a_rule_that_is_asked_for_is_prepared_as_those_before():
 
 
 def test_in_a_checkpoint_of_a_program():
-    """JAX splits the derivative, and imports the part of it that has the rule once more."""
+    """JAX splits the derivative, and the part with the rule is imported again."""
 
     @jax.custom_vjp
     def times(x, y):

@@ -1,5 +1,5 @@
-"""What JAX's rules gave, kept on disk for later processes: that it is found there, that it changes
-nothing, and what is never found."""
+"""The cache of JAX's rules on disk: later processes find its entries, results do not change, and
+some results are never cached."""
 
 import contextlib
 import functools
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.compat
 
 
 def run(code, cache, *, check=True, **environment):
-    """What a fresh process prints that keeps rules in a directory."""
+    """The output of a fresh process with its rule cache in a directory."""
     env = {**os.environ, "PYTHONPATH": f"{HERE.parent}:{HERE}", "JAXMLIR_CACHE_DIR": str(cache)}
     env.pop("PYTHONHASHSEED", None)
     done = subprocess.run(
@@ -55,7 +55,7 @@ print("hits", files.hits, "misses", files.misses)
 
 
 def counts(output):
-    """What ``COUNT`` printed, and what came before it."""
+    """The counts that ``COUNT`` printed, and the output before them."""
     text, _, line = output.rpartition("hits ")
     hits, _, misses = line.split()
     return text, int(hits), int(misses)
@@ -112,11 +112,11 @@ def test_programs_are_the_same(tmp_path):
     assert misses > 1000
     warm, hits, misses = counts(run(PROGRAMS + COUNT, tmp_path))
     assert cold == warm
-    # Where a process keeps nothing, a line of a program's has the callers of who asked first.
+    # Without the cache, locations contain the callers of the first use.
     assert _without_locations(plain) == _without_locations(cold)
     assert cold.count("@ located") > 50
     assert hits > 1000
-    # What belongs to one program, or to this process, is looked for in vain.
+    # Only results that belong to one program, or to this process, are misses.
     assert misses < hits / 20
 
 
@@ -177,10 +177,10 @@ def test_optimized_programs_are_the_same(tmp_path, number):
     warm, found, misses = counts(run(silent + COUNT, tmp_path))
     assert (hits, misses) == (0, 0) and found > 20
     assert cold.rpartition("passes")[0] == warm.rpartition("passes")[0]
-    # What has custom rules is optimized again; of the rest no pass is so much as imported.
+    # Programs with custom rules are optimized again; for the others no pass is even imported.
     assert cold.endswith("passes True 0\n")
     assert warm.endswith(f"passes {number == 3} 0\n")
-    # Who listens hears what the passes do, not what they did.
+    # A listener for remarks gets those of running passes, so cached results are not used.
     heard = run(code.replace("LISTENER", "heard.append"), tmp_path)
     assert heard.splitlines()[-1] not in ("passes True 0", "passes False 0")
 
@@ -226,7 +226,7 @@ def test_a_process_that_is_killed_has_written_its_first_program(tmp_path):
 
 
 def test_processes_that_are_forked(tmp_path):
-    """They write what they have made, and not what was made before."""
+    """Forked processes write only their own results, not those from before the fork."""
     code = """
 import os, jax, jax.numpy as jnp, jaxmlir
 from jaxmlir.caching import rule_cache
@@ -266,7 +266,7 @@ def test_files_are_the_users_alone(tmp_path):
 
 
 def test_no_directory(tmp_path):
-    """One that cannot be made is an error of nobody's."""
+    """A directory that cannot be created is not an error."""
     (tmp_path / "file").write_text("")
     expected = run(LAYERS + "texts(3)", "")
     assert run(LAYERS + "texts(3)", tmp_path / "file" / "below") == expected
@@ -299,7 +299,7 @@ def write(directory, values):
 
 
 def read(directory, values):
-    """Those of the values that are found."""
+    """The values that are found."""
     files = RuleFiles(str(directory))
     found = {key: files.find(key) for key in values}
     assert files.hits + files.misses == len(values)
@@ -386,7 +386,7 @@ def test_many_files_become_one(tmp_path, monkeypatch):
     (tmp_path / "old.rules.new").write_text("")
     (tmp_path / "young.rules.new").write_text("")
     os.utime(tmp_path / "old.rules.new", (0, 0))
-    # The oldest are forgotten.
+    # The oldest entries are evicted.
     monkeypatch.setattr(rule_cache, "MAX_BYTES", 500)
     for number in range(rule_cache.MAX_FILES):
         write(tmp_path, entries(5, f"at last {number}"))
@@ -519,7 +519,7 @@ def test_configuration(tmp_path, variable, value):
 
 
 def test_contexts(tmp_path):
-    """Nothing is kept in one that has no name to look up under."""
+    """Nothing is cached in a context that cannot be part of a key."""
     code = """
 import jax, jax.numpy as jnp, jaxmlir
 from jax._src import config
@@ -570,7 +570,7 @@ ad.primitive_transposes[lax.mul_p] = lambda ct, x, y, **_: (
 
 @pytest.fixture(scope="module")
 def sine(tmp_path_factory):
-    """A directory in which the rules for a sine are kept, and what the process printed."""
+    """A directory with the cached rules of a sine, and the output of the process."""
     cache = tmp_path_factory.mktemp("sine")
     return cache, run(SINE + "show()", cache)
 
@@ -578,8 +578,8 @@ def sine(tmp_path_factory):
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", OTHER_RULES)
 def test_a_rule_of_a_users_for_a_primitive_of_jax(sine, tmp_path, kind):
-    """It is heeded whatever was kept before, also if it comes when the process has begun to read;
-    and what it gives is kept for no other rule."""
+    """The rule is used despite cached results, also if it is registered after the first read; and
+    its results are cached for no other rule."""
     filled, plain = sine
     cache = tmp_path / "cache"
     shutil.copytree(filled, cache)
@@ -641,7 +641,7 @@ READ_BY_RULES = {
 @pytest.mark.sampled
 @pytest.mark.parametrize("rule", READ_BY_RULES.values(), ids=READ_BY_RULES)
 def test_what_a_users_rule_of_a_primitive_of_jaxs_reads(rule, tmp_path):
-    """The rule of another primitive uses it."""
+    """The rule of another primitive uses the user's rule."""
     code = f"""
 import jax.numpy as jnp, jaxmlir
 from jax import lax
@@ -662,7 +662,7 @@ print(jaxmlir.trace(lax.cumprod)(x).jvp()((x,), (x,))[1])
 
 
 def test_code_of_libraries(tmp_path):
-    """What calls it is lowered by the rule, which registers it with XLA."""
+    """The lowering rule registers a library's code with XLA, and emits the call."""
     code = """
 import jax, jax.numpy as jnp, jaxmlir
 program = jaxmlir.trace(jnp.linalg.cholesky)(jnp.eye(3) * 4)

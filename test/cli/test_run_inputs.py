@@ -50,7 +50,7 @@ def test_arrays_are_given_by_name(folder, capsys, arguments):
 
 
 def test_names_that_are_no_arguments_are_said(folder, capsys):
-    """The arrays are given in their order, which a name might contradict."""
+    """The arrays are passed in their order, which a name might contradict."""
     expected = np.asarray(model({"w": [W], "b": B}, X))
     status, said = ran(folder, capsys, "--input", "ordered.npz")
     assert status == 0 and f"result: f32[2] = [{', '.join(map(str, expected))}]\n" in said

@@ -1,4 +1,4 @@
-"""What a fresh process is spared, and that nothing is lost by it."""
+"""Imports that a fresh process avoids, without losing anything."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What the tools show at a terminal, and what they say of words that were meant otherwise."""
+"""The tools' output at a terminal, and their hints about misspelt words."""
 
 import os
 import pty

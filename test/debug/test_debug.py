@@ -1,4 +1,4 @@
-"""The debugging tools: what they find is planted, and the numbers are numpy's and JAX's."""
+"""The debugging tools find planted errors; numbers are compared with numpy's and JAX's."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ def line_of(function, text):
 
 
 def test_a_file_of_any_name(tmp_path):
-    """MLIR prints letters that are not ASCII by their bytes."""
+    """MLIR prints non-ASCII letters as escaped bytes."""
     folder = tmp_path / 'a "dé"\\41'
     folder.mkdir()
     file = folder / "mö.py"
@@ -52,7 +52,7 @@ def squared_fwd(x):
 
 def squared_bwd(x, ct):
     def step(total, t):
-        scaled = x / (t - 317.0)  # Nothing divided by nothing, or something by nothing.
+        scaled = x / (t - 317.0)  # Zero divided by zero, or a number divided by zero.
         return total + scaled * 0.0, scaled
 
     total, _ = jax.lax.scan(step, jnp.zeros_like(x), jnp.arange(1000.0))
@@ -237,7 +237,7 @@ def test_equal_programs():
 def test_two_programs_part_where_one_was_changed():
     first = jaxmlir.trace(model)(*arguments())
     second = jaxmlir.parse(first.as_text(debug_info=True).replace('"jaxpr.tanh"', '"jaxpr.sin"'))
-    # What only one of them has is passed over: the next op tells.
+    # Ops that only one program has are skipped: the next op shows the difference.
     found = debug.diff(first, second, *arguments())
     assert (found.place.op, found.place.line) == ("jaxpr.mul", line_of(model, "1e-3"))
     x, w = map(np.asarray, arguments())
@@ -248,8 +248,8 @@ def test_two_programs_part_where_one_was_changed():
 
 
 def test_one_program_in_two_precisions():
-    """1 + 1e-3 h is where bfloat16 loses what is needed, and where the difference shows: nowhere
-    before it do they part by more than a bfloat16 can resolve."""
+    """The difference shows at 1 + 1e-3 h, where bfloat16 loses the needed digits; before it, values
+    differ by no more than the resolution of bfloat16."""
     program = jaxmlir.trace(model)(*arguments())
     found = debug.diff(program, program, *arguments(), dtypes=(None, "bfloat16"), rtol=0.02)
     assert found.place.op == "jaxpr.sub"

@@ -1,4 +1,4 @@
-"""What long work shows of itself, and what passes say they did."""
+"""Progress lines of long-running work, and remarks of passes."""
 
 import contextlib
 import importlib
@@ -14,7 +14,7 @@ from jaxmlir.support import progress
 
 
 class Terminal(io.StringIO):
-    """What is written to a terminal."""
+    """A stand-in for a terminal that records the output."""
 
     def isatty(self):
         return True
@@ -24,14 +24,14 @@ class Terminal(io.StringIO):
 def terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(progress, "DELAY", 0.01)
-    # Importing it takes longer than the work of these tests.
+    # Import it first, because that takes longer than the work of these tests.
     importlib.import_module("rich.live")
     importlib.import_module("rich.spinner")
     return Terminal()
 
 
 def work(terminal, until="", seconds=0.3):
-    """Work of so many seconds, or until the terminal says something."""
+    """Works for so many seconds, or until the terminal shows a text."""
     with contextlib.redirect_stderr(terminal), progress.progress("outer", 2) as outer:
         outer("first")
         with progress.progress("inner") as inner:
@@ -78,7 +78,7 @@ def test_passes_and_budgets_are_named(terminal):
 
 
 def many(x, w):
-    """Forty duplicates of little, and one of much."""
+    """Forty cheap duplicates, and an expensive one."""
     small = sum((jnp.sin(x + i) + jnp.sin(x + i)).sum() for i in range(40))
     return small + jnp.sum(w @ w + w @ w)
 
@@ -90,7 +90,7 @@ def test_remarks_are_ranked_by_what_they_are_about():
     program.run_passes("jaxpr-cse", remarks=report)
     assert len(report) == len(each) > 80
     first, *rest = report.ranked()
-    # One line for all duplicates, about the costliest.
+    # There is one line for all duplicates, about the costliest one.
     assert rest == []
     assert "removed 'jaxpr.dot_general': computed before" in first.message
     assert first.message.endswith(f"(and {len(each) - 1} more of this kind)")
@@ -108,6 +108,6 @@ def test_a_remark_counts_as_often_as_its_op_runs():
 
     report = debug.RemarkReport()
     jaxmlir.trace(f)(jnp.ones(10), jnp.ones(100)).run_passes("jaxpr-cse", remarks=report)
-    # Few of a kind are listed, the costliest first.
+    # Only a few remarks of each kind are listed, the costliest first.
     assert [("sin" in r.message) for r in report.ranked()] == [True, False]
     assert str(report).count("\n") == 1

@@ -1,4 +1,4 @@
-"""Constants keep every bit, in the text and beside it."""
+"""Constants keep every bit, in the text and outside of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ compat = pytest.mark.compat
 
 
 def as_constant(value):
-    """The value, through import, print, parse, export and a run."""
+    """The value after import, printing, parsing, export and a run."""
     program = jaxmlir.trace(lambda: value)()
     program.verify()
     again = reread(program)
@@ -74,7 +74,7 @@ def test_special_floats_keep_their_bits(dtype):
     n = dtype.itemsize
     patterns = np.arange(256, dtype="u1")
     if n > 1:
-        # The pattern as the top byte, with a payload below it.
+        # The pattern is the top byte, with a payload below it.
         patterns = (patterns.astype(f"u{n}") << (8 * (n - 1))) | np.array(0x15, f"u{n}")
     value = patterns.view(dtype)
     for got in as_constant(value):

@@ -1,4 +1,4 @@
-"""The op table against JAX, and the files generated from it against stock MLIR."""
+"""Checks the op table against JAX, and the files generated from it against stock MLIR."""
 
 import collections
 import json
@@ -96,17 +96,17 @@ def test_every_primitive_that_jax_can_lower_has_a_record():
     lowerable = set(json.loads(out.stdout))
     assert len(lowerable) > 300
     assert lowerable - ops.BY_PRIMITIVE.keys() == set()
-    # And the other way round: a record says truly in which versions JAX has the primitive.
+    # Conversely: a record's JAX versions are those that have the primitive.
     gone = {p for p in lowerable if not ops.holds(ops.BY_PRIMITIVE[p].jax, jax_version())}
     assert gone == set()
 
 
 # --- params, as JAX's own test harnesses use them -------------------------------------------------
 
-# Params that a harness passes, though nothing in JAX does.
+# Params that a harness passes, but nothing in JAX itself.
 _NOT_JAXS = {("conj", "_input_dtype")}
 
-# The dialect has its own attributes where JAX's params are Python callables, or hide two counts.
+# Ops with the dialect's own attributes, because JAX's params are callables or hide two counts.
 _OWN_ATTRIBUTES = {"custom_jvp_call", "custom_vjp_call", "custom_lin", "linear_call", "reduce"} | (
     {"scan"} if jax_version() >= (0, 11) else set()
 )
@@ -250,7 +250,7 @@ def _random(aval, rng):
 @pytest.mark.compat
 @pytest.mark.slow
 def test_linear_ops_are_linear(harness_equations):
-    """f(x + y) = f(x) + f(y), in the operands that the record names, of floating point numbers."""
+    """f(x + y) = f(x) + f(y) for floating-point numbers, in the operands that the record names."""
     tested = set()
     rng = np.random.default_rng(0)
     for primitive, eqns in harness_equations.items():
@@ -294,7 +294,7 @@ def test_ops_linear_in_each_operand_are(harness_equations):
             avals = [v.aval for v in eqn.invars]
             if any(a.dtype != jnp.float32 or not a.size for a in avals):
                 continue
-            # Not near a singular matrix, nor a divisor near 0.
+            # Stay away from singular matrices, and from divisors near 0.
             given = [3 + _random(a, rng) / 4 for a in avals]
             for i in each:
 
@@ -314,7 +314,7 @@ def test_ops_linear_in_each_operand_are(harness_equations):
 
 
 def _with(trait, harness_equations, most=3):
-    """Equations of ops with a trait, in arrays of numbers that are not empty; a few of each op."""
+    """Equations of ops with a trait, on nonempty arrays of numbers; a few for each op."""
     for primitive, eqns in harness_equations.items():
         if trait in ops.BY_PRIMITIVE[primitive].traits:
             good = [
@@ -331,7 +331,7 @@ def _with(trait, harness_equations, most=3):
 
 
 def _values(eqn, rng):
-    """Operands: small numbers, of which many are alike; small integers are also good indices."""
+    """Operands with small numbers, many of them equal; small integers also serve as indices."""
     for v in eqn.invars:
         whole = rng.integers(0, 3, v.aval.shape)
         floats = jnp.issubdtype(v.aval.dtype, jnp.inexact)
@@ -346,7 +346,7 @@ def _run(eqn, operands, **params):
 @pytest.mark.compat
 @pytest.mark.slow
 def test_elementwise_ops_are(harness_equations):
-    """An op on the elements of one place gives the element of that place."""
+    """Applying an op to the elements at one position gives the result's element there."""
     tested = set()
     rng = np.random.default_rng(0)
     for eqn in _with(Trait.ELEMENTWISE, harness_equations):
@@ -355,7 +355,7 @@ def test_elementwise_ops_are(harness_equations):
         operands = list(_values(eqn, rng))
         whole = _run(eqn, operands)[0]
         place = tuple(rng.integers(0, n) for n in whole.shape)
-        # In an array, of one element: JAX's rules for scalars are others.
+        # Use arrays of one element, because JAX's rules differ for scalars.
         at = [
             x[tuple(slice(min(i, n - 1), i + 1) for i, n in zip(place, x.shape, strict=True))]
             if x.shape
@@ -388,7 +388,7 @@ def test_commutative_ops_are(harness_equations):
 @pytest.mark.compat
 @pytest.mark.slow
 def test_ops_that_move_elements_give_them(harness_equations):
-    """Whatever is done to each element of the operands is done to those of the results."""
+    """A function applied to each element of the operands gives the same for the results."""
     tested = collections.Counter()
     rng = np.random.default_rng(0)
     for eqn in _with(Trait.MOVEMENT, harness_equations, most=200):
@@ -428,7 +428,7 @@ def test_ops_that_move_elements_give_them(harness_equations):
 @pytest.mark.slow
 @pytest.mark.parametrize("trait", [Trait.REDUCTION, Trait.CUMULATIVE, Trait.UPDATE])
 def test_reductions_combine_elements(trait, harness_equations):
-    """Over two elements, they give what the op does that the record names."""
+    """A reduction of two elements equals the binary op that the record names."""
     named = [op for op in ops.OPS.values() if trait in op.traits and op.combine]
     x, y = jnp.array([5, 3], jnp.int32)
     for op in named:
@@ -459,7 +459,7 @@ def test_calls_give_what_their_function_gives():
 
 @pytest.mark.compat
 def test_inverses_undo():
-    """Where the inverse of an op without attributes is one too: f(inverse(f(x))) = f(x)."""
+    """f(inverse(f(x))) = f(x), for ops that have no attributes, and whose inverse has none."""
     tested = set()
     points = {"acosh": 1.7, "erf_inv": 0.3}
     for op in ops.OPS.values():

@@ -1,4 +1,4 @@
-"""A program that nobody refers to any more is freed, whatever JAX was asked to do with it."""
+"""A program without references is freed, whatever JAX has done with it."""
 
 import gc
 
@@ -24,7 +24,7 @@ sine.defvjp(lambda x: (jnp.sin(x), x), lambda x, ct: (ct * jnp.cos(x),))
 
 
 def program_of(power):
-    """Another one for each power: what many programs call is kept."""
+    """A different program for each power, because functions that many programs call are kept."""
     return jaxmlir.trace(lambda x: jnp.sum(jax.nn.relu(x) * sine(x) ** power))(X)
 
 
@@ -55,7 +55,7 @@ USES = {
 
 
 def alive():
-    # JAX forgets what a function was traced to after that is gone.
+    # JAX drops a cached trace only after its function is gone.
     gc.collect()
     gc.collect()
     return {id(o) for o in gc.get_objects() if isinstance(o, jaxmlir.Program)}
@@ -64,7 +64,7 @@ def alive():
 @pytest.mark.sampled
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 def test_programs_are_freed(use):
-    # Functions that programs share have programs of their own from the second one on.
+    # From the second program on, functions that programs share become separate programs.
     for power in range(2):
         use(program_of(power))
     before = alive()

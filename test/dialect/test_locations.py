@@ -1,4 +1,4 @@
-"""Name stacks and source lines: a profile of a program reads as JAX's own of the function."""
+"""Name stacks and source lines: profiles of a program look like JAX's profiles of the function."""
 
 import functools
 import re
@@ -95,7 +95,7 @@ NAMED = {
 
 
 def op_names(lowered):
-    """The names in an executable, without those of calls, which XLA inlines."""
+    """The op names in an executable, without names of calls, which XLA inlines."""
     found = re.findall(r'op_name="([^"]*)"', lowered.compile().as_text())
     return {name for name in found if not re.search(r"(/jit\([^/]*\)|/closed_call)$", name)}
 
@@ -117,7 +117,7 @@ def test_op_names_are_jaxs(case, level):
 
 @compat
 def test_op_names_of_an_inlined_program_that_was_read():
-    """Without locations in the text, too, an op tells of its function."""
+    """Op names have the function even if the text has no locations."""
     program = jaxmlir.parse(jaxmlir.trace(nested)(X).as_text()).run_passes("jaxpr-inline")
     (sine,) = [name for name in op_names(program.lower()) if name.endswith("/sin")]
     assert sine == "jit(nested)/jit(inner)/sin"
@@ -132,7 +132,7 @@ def with_functions_of_jax(x):
 @compat
 @pytest.mark.parametrize("level", [0, 2])
 def test_the_position_of_an_op_is_a_line_of_the_user(level):
-    """Also in functions of JAX's, which it traces without saying who calls them."""
+    """This holds also in JAX's own functions, which JAX traces without their callers."""
     own = {line for *_, line in with_functions_of_jax.__code__.co_lines()}
     traced = jaxmlir.trace(with_functions_of_jax)(X)
     for program in (traced, traced.vmap(axis_size=3)):
@@ -223,12 +223,12 @@ def examples():
     return found
 
 
-# Constants are in no place, and what ends a block.
+# Constants and the terminators of blocks have no location.
 _NOWHERE = ("jaxpr.constant", "stablehlo.constant", "func.return")
 
 
 def places(program):
-    """Of each op: its name and place, and the scopes and functions that its name stack names."""
+    """For each op its name and location, and the scopes and functions in its name stack."""
     with context():
         for function in functions(program.module).values():
             for op in function.entry_block.operations:
@@ -239,7 +239,7 @@ def places(program):
                     yield (name, locations.position(op.location)), scopes
 
 
-# It takes a module of StableHLO: see test/raising.
+# This pass takes a module of StableHLO: see test/raising.
 _OF_STABLEHLO = "jaxpr-raise-stablehlo"
 
 
@@ -254,14 +254,14 @@ def test_every_pass_keeps_lines_and_name_stacks(name):
         try:
             found = program.run_passes(name + OPTIONS.get(name, ""))
         except JaxmlirError:
-            # No gradient of what is no scalar, no transpose of what is not linear ...
+            # There is no gradient of a non-scalar, no transpose of a nonlinear function ...
             continue
         ran = True
         for op, scopes in places(found):
-            # A function that JAX's lowering rules write has names, and no lines.
+            # Functions that JAX's lowering rules write have names, but no lines.
             lowered = op[0].startswith("stablehlo.") and scopes
             assert op[1][1] or lowered, f"{op} has no line"
-            # Whatever function it has come into, it tells which scopes it was in.
+            # The op keeps its scopes, whatever function it has moved to.
             known = before.get(op, {""})
             assert any(old in scopes for old in known), f"{op} is in {scopes!r}, was in {known}"
     assert ran

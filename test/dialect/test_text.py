@@ -1,4 +1,4 @@
-"""Programs as text: what is written once, and has a name elsewhere."""
+"""Programs as text: aliases for what is written once and used by name elsewhere."""
 
 import jax
 import jax.numpy as jnp

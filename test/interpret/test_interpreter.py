@@ -1,4 +1,4 @@
-"""Evaluation op by op; ``jax.jit`` of the function and JAX's own evaluation are the oracles."""
+"""Evaluation op by op; the oracles are ``jax.jit`` of the function and JAX's own evaluation."""
 
 from pathlib import Path
 
@@ -185,7 +185,7 @@ def test_pytrees_numbers_and_keywords():
 
 
 def test_inside_jax_transformations():
-    """Where JAX traces, the ops are bound one by one; what depends on a tracer is bound whole."""
+    """Under a trace, ops are bound one by one, and control flow that depends on a tracer whole."""
     program = jaxmlir.trace(branches_in_a_loop)(jnp.float32(0.4))
 
     def total(run):
@@ -248,7 +248,7 @@ def test_an_op_that_fails_is_located():
         return jax.pure_callback(callback, x, x)
 
     program = jaxmlir.trace(function)(jnp.float32(1.0))
-    # What JAX raises where it runs the function, so that `except` catches both.
+    # The same error class as JAX's, so that one `except` catches both.
     with pytest.raises(jax.errors.JaxRuntimeError, match="ValueError: no such value"):
         jax.jit(function)(1.0)
     with pytest.raises(jax.errors.JaxRuntimeError, match="ValueError: no such value") as e:
@@ -258,7 +258,7 @@ def test_an_op_that_fails_is_located():
 
 
 def test_another_domain_of_values():
-    """Values are signs: an interpreter of a few lines, with the calls and loops inherited."""
+    """Values are signs: an interpreter of a few lines, which inherits calls and loops."""
 
     class Signs(Interpreter):
         def leaf(self, node, operands):

@@ -1,4 +1,4 @@
-"""The equations of ``jaxpr-canonicalize``: each holds bit for bit where it is used, and is used."""
+"""The equations of ``jaxpr-canonicalize``: each is applied, and holds bit for bit."""
 
 import functools
 import sys
@@ -41,7 +41,7 @@ KINDS["complex64"] = "complex"
 
 
 def evaluate_term(term, dtype, values):
-    """A term by JAX's own primitives."""
+    """Evaluates a term by JAX's own primitives."""
     if isinstance(term, Variable):
         return values[term.name]
     if isinstance(term, Number):
@@ -75,11 +75,11 @@ def variables(term):
 
 
 def left_side(equation, dtype):
-    """The left side as a program, with its arguments; ``None`` where it has not the dtype."""
+    """The left side as a program, with arguments; ``None`` if it does not exist for the dtype."""
     if equation.left.op == "add_any" and dtype == "bool":
         return None  # JAX traces a sum of booleans, but does not compile it.
     names = list(variables(equation.left))
-    # Every pair of samples, for the first two variables.
+    # The first two variables get every pair of samples.
     sample = SAMPLES[dtype]
     grids = dict(zip("xy", np.meshgrid(sample, sample), strict=True))
     args = [
@@ -97,7 +97,7 @@ def left_side(equation, dtype):
 
 @pytest.mark.parametrize("equation", EQUATIONS, ids=lambda e: e.text)
 def test_equation_of_the_op_table(equation):
-    """It is used on the dtypes that it names, and no bit changes unless fast-math is asked for."""
+    """Each equation applies to the dtypes that it names; without fast-math no bit changes."""
     used = set()
     for dtype in SAMPLES:
         found = left_side(equation, dtype)
@@ -117,7 +117,7 @@ def test_equation_of_the_op_table(equation):
 
 @pytest.mark.parametrize("dtype", [jnp.float8_e4m3fn, jnp.float8_e5m2, jnp.int4])
 def test_numbers_that_a_type_of_few_bits_has_not(dtype):
-    """Infinity is NaN in one of these floats, and zero in an integer."""
+    """Infinity converts to NaN in one of these floats, and to zero in an integer."""
     x = jnp.array([-3, -1, 0, 2]).astype(dtype)
 
     def bounded(x):
@@ -136,10 +136,10 @@ def test_numbers_that_a_type_of_few_bits_has_not(dtype):
 @pytest.mark.parametrize(
     ("of", "by", "to"),
     [
-        # There is no zero, and no negative number, among powers of two.
+        # float8_e8m0fnu has only powers of two: no zero and no negative numbers.
         (np.bool_, jnp.float8_e8m0fnu, np.float32),
         (jnp.int2, jnp.float8_e8m0fnu, np.float32),
-        # What is subnormal in one type, and not in the other, may be taken for zero.
+        # A number that is subnormal in only one of the types may be flushed to zero.
         (jnp.bfloat16, np.float32, np.bool_),
         (np.float16, np.float32, np.bool_),
     ],
@@ -152,7 +152,7 @@ def test_conversions_by_a_type_that_tells_more(of, by, to):
 
 
 def test_one_of_many_constants():
-    """More than numpy chooses from."""
+    """There are more constants than numpy's ``choose`` accepts."""
 
     def function(x):
         return x + lax.select_n(np.int32(66), *map(np.float32, range(70)))
@@ -170,7 +170,7 @@ DTYPES = [jnp.int32, jnp.int16, jnp.int8, jnp.float32, jnp.uint8, jnp.bfloat16, 
 
 
 def move(step, x):
-    """One step of a random chain of data movement; every choice is taken modulo what is there."""
+    """One step of a random chain of data movement; choices are modulo the number of options."""
     kind, a, b = step
     rank = x.ndim
     match kind:
@@ -235,7 +235,7 @@ def test_chains_of_data_movement(steps):
 
 
 def access(step, x, i):
-    """The ``i``-th write of a random chain, of what is read somewhere; and what is read."""
+    """The ``i``-th write of a random chain, of a value read elsewhere; and that value."""
     kind, a, b = step
     rows, columns = x.shape
     value = 100 * (i + 1)
@@ -253,7 +253,7 @@ def access(step, x, i):
         case "tile":
             x = lax.dynamic_update_slice(x, x[:2, :2] + value, [2 * (a % 3), 2 * (b % 3)])
         case "beyond":
-            # What lies outside is dropped, or moved inside.
+            # Writes out of bounds are dropped, or clamped into bounds.
             x = x.at[rows + a % 2].set(value)
             x = lax.dynamic_update_slice(x, x[:2, 1:3] + value, [a, b])
     return x, (x[b % rows, :: 1 + a % 2], x[a % 4 : a % 4 + 1 + b % 3], x[:, a % columns])
@@ -275,7 +275,7 @@ def test_arrays_that_are_written_part_by_part(steps):
         for i, step in enumerate(steps):
             before = x
             x, read = access(step, x, i)
-            # Another array that begins like this one.
+            # Another array with the same first write.
             other, also = access(steps[0], before if i % 2 else first, i)
             found += [*read, *also, other[0]]
         return x, found
@@ -320,7 +320,7 @@ def test_a_table_filled_by_python_is_no_array():
 
 
 def test_slices_of_nothing():
-    """What is taken of a slice with strides may begin behind the last element of the array."""
+    """An empty slice of a strided slice may begin beyond the last element of the array."""
     x = np.arange(70, dtype=np.int32).reshape(10, 7)
     program = jaxmlir.trace(lambda x: (x[::3][4:], x[1::4, ::2][3:3]))(x)
     after = program.run_passes("jaxpr-canonicalize")
@@ -338,7 +338,7 @@ def test_row_numbers_are_not_negative():
     program = jaxmlir.trace(f)(x)
     after = program.optimize(1)
     same_bits(program, after, [x])
-    # Of i < 1, what wraps, and i % 7.
+    # Those of i < 1, of indices that wrap, and of i % 7.
     assert after.as_text().count("jaxpr.lt") - program.as_text().count("jaxpr.lt") <= -2
     assert "jaxpr.ge" not in after.as_text()
 
@@ -359,7 +359,7 @@ def test_row_numbers_are_not_negative():
     ],
 )
 def test_row_numbers_are_batches(take, batched):
-    """``x[arange(n), i]`` takes one of each row."""
+    """``x[arange(n), i]`` takes one element of each row."""
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     i = np.array([1, 7, -1], np.int32)
     program = jaxmlir.trace(lambda x, i: jnp.sum(jnp.sin(take(x, i))))(x, i)
@@ -371,7 +371,7 @@ def test_row_numbers_are_batches(take, batched):
 
 
 def test_sign_of_negative_zero():
-    """Backends differ on it, so it is not folded."""
+    """Backends differ on the sign of negative zero, so it is not folded."""
 
     @jax.jit
     def reciprocal(x):
@@ -393,7 +393,7 @@ def test_the_derivative_at_a_kink_is_jaxs():
 
 
 def test_extremes_of_zeros():
-    """The greatest of a positive and a negative zero is the positive; to numpy they are equal."""
+    """The maximum of a positive and a negative zero is positive; for numpy they are equal."""
     zeros = (
         np.array([0.0, -0.0, -0.0, 0.0], np.float32),
         np.array([-0.0, 0.0, -0.0, 0.0], np.float32),
@@ -408,7 +408,7 @@ def test_extremes_of_zeros():
 @budget
 @given(steps=programs)
 def test_random_programs(steps):
-    """Bit for bit, and three walks are enough."""
+    """Results stay the same bit for bit, and three walks are enough."""
     args, program, jvp = program_of(steps)
     for before, args_ in ((program, args), (jvp, (*args, *args))):
         after = before.clone()
@@ -419,7 +419,7 @@ def test_random_programs(steps):
 
 
 def test_what_is_built_for_another_op_may_take_its_place():
-    """Of the transpose that is left of a squeezed one, nothing is left but the squeeze."""
+    """A squeeze of a transpose becomes a transpose of a squeeze, which may fold to the squeeze."""
 
     def column(x):
         return jnp.sin(lax.squeeze(lax.transpose(x, (1, 0)), (0,)))
@@ -437,7 +437,7 @@ def test_what_is_built_for_another_op_may_take_its_place():
 
 @pytest.mark.compat
 def test_weak_types_stay():
-    """A sum with a strong zero is strong: its weak operand cannot take its place."""
+    """A sum with a strongly typed zero is strong: its weak operand cannot replace it."""
 
     def function(x):
         return lax.add(x, lax.full_like(x, 0, np.int32))
@@ -454,7 +454,7 @@ def test_the_page_lists_the_equations():
 
 @pytest.mark.compat
 def test_symbolic_shapes():
-    """Sizes known only at run time are compared as the symbols that they are."""
+    """Sizes known only at run time are compared as symbols."""
 
     def function(x, y):
         z = lax.rev(lax.rev(jnp.concatenate([jnp.concatenate([x, x]), y]), (0,)), (0,))
@@ -539,7 +539,7 @@ def test_the_last_branch_is_that_of_an_index_out_of_range(index):
 
 
 def test_slices_of_many_pieces(monkeypatch):
-    """Each piece is looked at once, however many slices there are."""
+    """The pass visits each piece once, whatever the number of slices."""
     looks = []
     shape_of = movement.shape_of
     monkeypatch.setattr(movement, "shape_of", lambda v: looks.append(v) or shape_of(v))

@@ -1,4 +1,4 @@
-"""Loops that carry what their condition computes of arrays."""
+"""Loops that carry the values that their condition computes from arrays."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ X = RNG.rand(20).astype(np.float32)
 
 
 def fixed_point(a, x, tolerance):
-    """Both norms are of the array before, which nobody else asks for."""
+    """Both norms read the previous array, which nothing else reads."""
 
     def unfinished(state):
         x, before, steps = state

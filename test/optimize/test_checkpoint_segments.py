@@ -1,4 +1,4 @@
-"""Forward passes that are run again: that memory falls, numbers stay, and what is left alone."""
+"""Recomputed forward passes: memory falls, numbers stay, and some programs are left alone."""
 
 import dataclasses
 
@@ -28,7 +28,7 @@ def layers(ws, x):
 
 
 def gradient(f=layers, *args):
-    """As the pass finds it at level 2: what XLA would compute over and over is stored."""
+    """The gradient as the pass gets it at level 2, after jaxpr-materialize-shared."""
     program = jaxmlir.trace(f)(*(args or (WEIGHTS, X))).optimize(1).grad().optimize(1)
     return program.run_passes("jaxpr-materialize-shared")
 
@@ -38,7 +38,7 @@ def temporary(program):
 
 
 def library(keeps):
-    """The machine of this process with a C library that keeps blocks of so many bytes."""
+    """The CPU target with a C library that keeps freed blocks of up to so many bytes."""
     cpu = targets.target("cpu")
     costs = cpu.costs._replace(kept_block=keeps)
     return dataclasses.replace(cpu, measured=cpu.machine._replace(costs=costs))
@@ -77,7 +77,7 @@ def test_by_default_at_level_2():
 
 
 def long(x):
-    """Nothing pays: matrices are as wide as they are long."""
+    """Recomputing does not pay here: the matrices are square, so products are expensive."""
     for _ in range(8):
         x = jnp.tanh(x @ x @ x @ x)
     return jnp.sum(x)
@@ -102,7 +102,7 @@ def test_what_is_left_alone(options, target, function, args):
 @pytest.mark.compat
 @pytest.mark.parametrize("number", [2, 3, 5])
 def test_memory_is_known_before_it_is_written(number):
-    """The estimate is that of the program as it becomes, but for what is read within a segment."""
+    """The estimate is the rewritten program's peak, except for values read within a segment."""
     program = gradient()
     with scope():
         steps = Timeline(program, program.function(program.name))
@@ -115,7 +115,7 @@ def test_memory_is_known_before_it_is_written(number):
 
 
 def test_where_nothing_gets_along_with_it():
-    """As much is saved as pays."""
+    """The pass saves as much memory as pays."""
     before = gradient()
     after = before.run_passes("jaxpr-checkpoint-segments{calls=inf}", target=library(MIB))
     assert temporary(after) < 0.6 * temporary(before)

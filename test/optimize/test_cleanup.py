@@ -1,4 +1,4 @@
-"""Clean-up passes on random programs: results bit for bit, idempotence, and JAX as the judge."""
+"""Clean-up passes on random programs: equal results bit for bit, idempotence, JAX as oracle."""
 
 from pathlib import Path
 
@@ -19,14 +19,14 @@ from jaxmlir.rewriting import dedupe, inline
 
 
 def program_of(steps):
-    """A random program together with its derivative, which leaves more to clean up."""
+    """A random program together with its derivative, which gives more to clean up."""
     args = vector_like((np.zeros(3, np.float32),) * 2, 0)
     program = jaxmlir.trace(lambda x, y: run(steps, x, y))(*args)
     return args, program, program.jvp()
 
 
 def equations(jaxpr):
-    """How many equations a jaxpr has, with those of the jaxprs inside."""
+    """The number of equations in a jaxpr, including nested jaxprs."""
     jaxpr, _ = open_jaxpr(jaxpr)
     return len(jaxpr.eqns) + sum(
         equations(inner) for eqn in jaxpr.eqns for inner in core.jaxprs_in_params(eqn.params)
@@ -39,7 +39,7 @@ def cleaned_by_jax(program):
 
 
 def evaluate(program, args):
-    """The program's flat results, op by op: XLA rounds as it fuses."""
+    """The program's flat results, evaluated op by op, because XLA's rounding depends on fusion."""
     with jax.disable_jit():
         return core.jaxpr_as_fun(program.to_jaxpr())(*args)
 
@@ -69,13 +69,13 @@ def test_clean_up_changes_no_bit(passes, steps):
     for before, args_ in ((program, args), (jvp, (*args, *args))):
         after = before.run_passes(passes)
         again = after.run_passes(passes).as_text()
-        # Merging functions makes calls equal, and merging ops functions: levels do each once.
+        # Merging functions makes calls equal, and merging ops makes functions so: levels run both.
         assert "," in passes or again == after.as_text()
         same_bits(before, after, args_)
 
 
 def test_symbol_dce_sees_functions_in_records():
-    """MLIR's own pass keeps the functions that only attributes inside attributes refer to."""
+    """MLIR's own pass keeps functions that only nested attributes refer to."""
 
     def solve(b):
         return jax.lax.custom_linear_solve(
@@ -90,7 +90,7 @@ def test_symbol_dce_sees_functions_in_records():
 
 @pytest.mark.compat
 def test_effects_stay_in_their_order(capfd):
-    """References are read and written, and prints printed, as often and in the order as before."""
+    """Reads and writes of references and prints keep their number and order."""
 
     def step(ref, x):
         jax.debug.print("step {}", x[0], ordered=True)
@@ -110,7 +110,7 @@ def test_effects_stay_in_their_order(capfd):
     program = jaxmlir.trace(function)(x)
     after = program.optimize(1)
     after.verify()
-    # A reference that is only read is no effect; one that nobody reads is still written.
+    # A reference that is only read has no effect; writes stay although nothing reads the reference.
     assert after.as_text().count("jaxpr.new_ref") == 2
     results, printed = [], []
     for f in (jax.jit(function), program, after, jaxmlir.jit(function, optimize=1)):
@@ -160,7 +160,7 @@ def test_remarks_name_the_users_line():
 
 
 def in_one_another(count, times=1, most=10):
-    """Functions each of which calls the next one."""
+    """A chain of functions, each of which calls the next one."""
 
     def function(x):
         return -x
@@ -192,12 +192,12 @@ def test_a_chain_of_calls_is_copied_once(monkeypatch):
     inlined = program.run_passes("jaxpr-inline")
     assert len(inlined.functions) == 1
     np.testing.assert_array_equal(inlined(jnp.ones(3)), program(jnp.ones(3)))
-    # Each once, with its return, in place of its call.
+    # Each op is copied once, with the return of its function in place of the call.
     assert sum(copied) <= (most + 5) * (count + 1)
 
 
 def test_a_chain_of_functions_is_split_class_by_class():
-    """Functions that are alike but for what the last one calls: each round tells one apart."""
+    """Functions that differ only in their distance from the last one: each round separates one."""
     count = 300
     reads = []
 
@@ -220,7 +220,7 @@ def test_a_chain_of_functions_is_split_class_by_class():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_classes_are_split_as_one_by_one(seed):
-    """Against rounds in which all functions are looked at."""
+    """The result equals that of rounds that look at all functions."""
     random = np.random.default_rng(seed)
     names = [f"f{i}" for i in range(40)]
     uses = {name: tuple(random.choice(names, random.integers(0, 3))) for name in names}

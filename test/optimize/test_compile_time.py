@@ -1,4 +1,4 @@
-"""Passes that write more ops: what they write is bounded, and XLA compiles it as quickly."""
+"""Passes that add ops: their number is bounded, and XLA compiles the result as quickly."""
 
 import jax
 import jax.numpy as jnp
@@ -75,7 +75,7 @@ def instructions(compiled):
 
 @pytest.mark.compat
 def test_a_spectral_model_compiles_as_quickly():
-    """By XLA's instructions, which its time is proportional to, and which do not vary."""
+    """Counts XLA's instructions, which its time is proportional to, and which do not vary."""
     step, args = spectral_step()
     want = jax.jit(step).lower(*args).compile()
     got = jaxmlir.jit(step, optimize=2).lower(*args).compile()
@@ -85,7 +85,7 @@ def test_a_spectral_model_compiles_as_quickly():
 
 
 def ops(program):
-    """How many ops there are, but for constants and reshapes, which are nothing to compile."""
+    """The number of ops without constants and reshapes, which cost no compile time."""
     lines = [line for line in str(program).splitlines() if '"jaxpr.' in line]
     return sum('"jaxpr.constant"' not in x and '"jaxpr.reshape"' not in x for x in lines)
 
@@ -113,7 +113,7 @@ def test_passes_write_few_ops_more(name):
 
 @pytest.mark.parametrize(("length", "pays"), [(None, False), (100, True)])
 def test_how_often_a_function_runs_counts(length, pays):
-    """What is not worth it in a program that is called is in a loop of one."""
+    """A rewrite that does not pay in a program that runs once may pay in a loop."""
 
     def product(x, y):
         return jnp.einsum("bij,bjk->bik", x, y)
@@ -142,7 +142,7 @@ def test_what_pays():
 
 @pytest.mark.compat
 def test_products_of_a_few_layers_stay_products():
-    """Each would be 64 products of slices, which save some microseconds."""
+    """Each would become 64 products of slices, which save only some microseconds."""
 
     def exchange(x, weights):
         for w in weights:

@@ -1,4 +1,4 @@
-"""Products with sums as sums of products: numbers are JAX's."""
+"""Products with sums rewritten as sums of products: numbers equal JAX's."""
 
 import hypothesis
 import hypothesis.strategies as st
@@ -77,7 +77,7 @@ def test_reflections_make_no_matrix():
 
 
 def test_differences_of_data_stay():
-    """Of two arrays that are large and close to each other, the difference is exact."""
+    """The difference of two arrays of large, close numbers is exact; that of products is not."""
     x, masses = 1e4 + array(200, 3), np.ones((1, 200), np.float32)
 
     def forces(x, masses):
@@ -115,7 +115,7 @@ def test_long_chains_of_multiples():
 
 
 def test_what_does_not_pay_stays():
-    """A sum that others use, of which no product would be saved."""
+    """The factor ``x`` has too many rows for two thin products to be cheaper."""
     w, thin, x = array(64, 64), array(64, 8), array(512, 64)
 
     def function(w, thin, x):
@@ -127,7 +127,7 @@ def test_what_does_not_pay_stays():
 
 @pytest.mark.parametrize("in_loop", [False, True])
 def test_updates_of_low_rank(in_loop):
-    """Of few rows at once; in a loop, whose constants are summed up once, the matrix stays."""
+    """For few rows the update is distributed; in a loop the sum is invariant, and stays."""
     w, thin, x = array(256, 256), array(256, 4), array(4, 256)
 
     def function(w, thin, x):
@@ -145,7 +145,7 @@ def test_updates_of_low_rank(in_loop):
 
 
 def test_of_products_that_look_alike_those_that_pay():
-    """Of the same types, a loop's constants are summed up once, and what changes in it is not."""
+    """Of products of equal types, those with loop-invariant sums stay, the others are rewritten."""
     w, fixed, rows, x = array(256, 256), array(2, 256, 4), array(2, 50, 256, 4), array(4, 256)
 
     def function(w, a, b, rows, x):
@@ -160,6 +160,6 @@ def test_of_products_that_look_alike_those_that_pay():
     program = jaxmlir.trace(function)(*args).optimize(1)
     after = program.run_passes("jaxpr-reassociate")
     squares = [str(p).count("-> tensor<256x256xf32>") for p in (program, after)]
-    # The product of two thin factors, and the sum, where they stay.
+    # Each remaining update has the product of two thin factors, and the sum.
     assert squares == [8, 4]
     np.testing.assert_allclose(after(*args), jax.jit(function)(*args), 1e-2, 1e-2)

@@ -1,4 +1,4 @@
-"""Products of fewer dimensions: numbers are JAX's, of all ranks and orders of dimensions."""
+"""Products with fewer dimensions: numbers equal JAX's, for all ranks and orders of dimensions."""
 
 import itertools
 
@@ -19,7 +19,7 @@ RNG = np.random.RandomState(0)
 
 
 def ranks(program):
-    """Of the operands of each product."""
+    """The ranks of the operands of each product."""
     ops = program.functions[program.name].entry_block.operations
     products = [op for op in ops if op.operation.name == "jaxpr.dot_general"]
     return [tuple(v.type.rank for v in op.operands) for op in products]
@@ -33,8 +33,8 @@ def test_random_products(data):
     dtype = data.draw(st.sampled_from((np.float32, np.int32, np.complex64)))
 
     def operand(free):
-        """An array with its dimensions in any order, how the program transposes it, and where those
-        of the batch and of the sum are then."""
+        """An array with its dimensions in any order, the program's transposition of it, and the
+        positions of batch and contracting dimensions after that."""
         shape = [*batch, *free, *summed]
         order, first = (data.draw(st.permutations(range(len(shape)))) for _ in range(2))
         array = np.asarray(RNG.randn(*shape) * 4).astype(dtype)

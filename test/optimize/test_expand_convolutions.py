@@ -1,4 +1,4 @@
-"""Convolutions by others, against JAX's."""
+"""Convolutions rewritten into other ones, against JAX's."""
 
 import jax
 import jax.numpy as jnp
@@ -96,7 +96,7 @@ GROUPS, ZEROS, FLAT, ORDER, PADDED = (
     ],
 )
 def test_same_as_jax(image, kernel, options, steps):
-    """A convolution and its gradients."""
+    """The results and gradients of a convolution equal JAX's."""
     args, function = (normal(*image), normal(*kernel)), convolved(len(image) - 2, **options)
     cotangent = normal(*jax.eval_shape(function, *args).shape)
 
@@ -138,7 +138,7 @@ def test_left_alone(image, kernel, options, dtype):
 
 
 def test_in_a_loop():
-    """Where XLA leaves the order of dimensions as it is."""
+    """In a loop XLA does not change the order of dimensions."""
     function = convolved(2)
 
     def loss(k, x):
@@ -162,7 +162,7 @@ def test_in_a_loop():
     ],
 )
 def test_padding_and_cutting(image, options):
-    """XLA reads what is not there, where one side is cut off and the other padded."""
+    """XLA reads out of bounds if one side is cropped and the other one padded."""
     options = {"dimensions": ("NHWC", "HWOI", "NCHW"), **options}
     x, k = normal(*image), normal(9 // options.get("rhs_dilation", (1,))[0], 9, 6, 8)
     after, done = remarked(jaxmlir.trace(convolved(2, **options))(x, k))
@@ -184,7 +184,7 @@ def test_padding_and_cutting(image, options):
     ],
 )
 def test_what_is_cut_off_is_not_read(kernel, dilations, padding, spread):
-    """Of one image, XLA multiplies an element in place of the zero beside it."""
+    """For a single image, XLA multiplies an element instead of the zero beside it."""
     x, k = normal(1, 1, 1, 64), normal(*kernel, 64, 2)
     options = {"padding": padding, "lhs_dilation": dilations, "rhs_dilation": spread}
     program = jaxmlir.trace(convolved(2, **options))(x, k)

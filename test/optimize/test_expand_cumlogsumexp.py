@@ -1,4 +1,4 @@
-"""Logarithms of cumulative sums of exponentials in steps, against JAX's."""
+"""Cumulative log-sum-exps expanded into steps, against JAX's."""
 
 import jax
 import jax.numpy as jnp

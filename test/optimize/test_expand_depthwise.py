@@ -18,7 +18,7 @@ def normal(*shape):
 
 
 def arrays(layout, results=CHANNELS, size=(7, 9), kernel=(3, 2)):
-    """An array and a kernel for each of its channels, of the dimensions that a layout names."""
+    """An array, and a kernel for each of its channels, with dimensions in a given layout."""
     sizes = {"N": 2, "C": CHANNELS, "I": 1, "O": results}
     lhs, rhs, _ = layout
     image = iter(size)
@@ -138,7 +138,7 @@ def test_few_channels(layout, channels, options):
     def loss(x, k):
         return jnp.sum(jnp.sin(function(x, k)))
 
-    # Its gradient in the kernel is a convolution with an image.
+    # The gradient in the kernel is a convolution with an image.
     gradient = jaxmlir.trace(loss)(x, k).grad((0, 1))
     after = gradient.run_passes(EXPAND)
     backwards = channels[1] > 3
@@ -152,7 +152,7 @@ def test_few_channels(layout, channels, options):
     [((2, 9, 9, 4), (3, 3, 4, 1)), ((2, 9, 9, 3), (3, 3, 3, 6)), ((1, 9, 9, 1), (9, 8, 1, 1))],
 )
 def test_more_channels_are_left_alone(image, kernel):
-    """Of more channels, or larger kernels."""
+    """Convolutions with more channels, or with larger kernels."""
     x, k = normal(*image), normal(*kernel)
     after = jaxmlir.trace(convolved(NHWC, 1))(x, k).run_passes(EXPAND)
     assert convolutions(after) == 1
@@ -167,7 +167,7 @@ def test_batch_of_kernels():
 
 
 def test_a_kernel_that_is_too_wide():
-    """There are no results, and its gradient is zero."""
+    """The convolution has no results, and its gradient is zero."""
     x, k = arrays(NHWC, size=(7, 1))
     program = jaxmlir.trace(convolved(NHWC, padding="VALID"))(x, k)
     assert str(program.run_passes(EXPAND)) == str(program)

@@ -1,4 +1,4 @@
-"""Factorizations of small matrices entry by entry: numbers are JAX's, of what fails as well."""
+"""Factorizations of small matrices entry by entry: numbers equal JAX's, also if they fail."""
 
 import functools
 
@@ -22,7 +22,7 @@ SIZES = st.integers(1, 4)
 
 
 def _check(function, *args, nan_is_any=False):
-    """Numbers are JAX's; where those are NaN, they may be any if that is said."""
+    """Checks that numbers equal JAX's; with ``nan_is_any``, not where JAX's are NaN."""
     program = jaxmlir.trace(function)(*args)
     after = program.run_passes(EXPAND)
     after.verify()
@@ -58,7 +58,7 @@ def test_cholesky(batch, n, kind):
 @examples(15)
 @hypothesis.given(BATCHES, SIZES, SIZES)
 def test_lu(batch, rows, columns):
-    # Of these nothing that pivots are chosen of is rounded, and many are equal.
+    # The numbers that pivots are chosen from are not rounded here, and many are equal.
     _check(lax.linalg.lu, np.sign(_integers(*batch, rows, columns)))
 
 
@@ -79,7 +79,7 @@ def test_triangular_solve(batch, n, sides, flags):
         "conjugate_a": conjugated,
         "unit_diagonal": unit,
     }
-    # Of a singular matrix the library makes a NaN also of what comes before the zero.
+    # For a singular matrix the library also gives NaN for elements before the zero pivot.
     solve = functools.partial(lax.linalg.triangular_solve, **params)
     _check(solve, a, b, nan_is_any=is_singular and not unit)
 
@@ -102,7 +102,7 @@ def test_few_matrices_are_left_to_the_library_but_in_loops():
 @pytest.mark.compat
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_gradients(n):
-    """Of a solution and of a density, in a loop and of batches."""
+    """Gradients of a solution and of a density, in a loop and in batches."""
     a = RNG.randn(70, n, n).astype(np.float32)
     b = RNG.randn(70, n).astype(np.float32)
 

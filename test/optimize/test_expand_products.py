@@ -1,4 +1,4 @@
-"""Products as elementwise ops: numbers are JAX's, of all ranks and orders of dimensions."""
+"""Products as elementwise ops: numbers equal JAX's, for all ranks and orders of dimensions."""
 
 import hypothesis
 import hypothesis.strategies as st
@@ -23,8 +23,8 @@ def test_random_products(data):
     dtype = data.draw(st.sampled_from((np.float32, np.int32, np.complex64)))
 
     def operand(free):
-        """An array with its dimensions in any order, and where those of the batch and of the sum
-        are."""
+        """An array with its dimensions in any order, and the positions of its batch dimensions and
+        contracting dimensions."""
         shape = [*batch, *free, *summed]
         order = data.draw(st.permutations(range(len(shape))))
         array = RNG.randn(*shape).astype(dtype) if shape else np.asarray(RNG.randn(), dtype)
@@ -78,7 +78,7 @@ def test_which_products_are_of_small_matrices(x, y, kept):
 
 @pytest.mark.compat
 def test_gradient_of_a_batch_of_filters():
-    """Chains of products of small matrices, of functions of them, and transposed, in a loop."""
+    """A loop with chains of products of small matrices, of functions of them, and transposed."""
 
     def function(a, x):
         def step(p, x):
@@ -108,7 +108,7 @@ def test_other_types_are_left_alone(dtypes):
 
 
 def test_products_by_a_named_algorithm_are_left_alone():
-    """Digits that are lost in single precision are not in that which is asked for."""
+    """The requested algorithm keeps digits that single precision loses."""
     with jax.enable_x64(True):
         x, y = RNG.randn(80, 4, 6).astype(np.float32), RNG.randn(80, 6, 5).astype(np.float32)
         x[..., 0], x[..., 1], y[:, 1] = 3e4, -3e4, y[:, 0]
@@ -124,7 +124,7 @@ def test_products_by_a_named_algorithm_are_left_alone():
 
 @pytest.mark.compat
 def test_gradient_of_a_kernel_of_pairs():
-    """Batched twice, products of vectors and their derivatives are elementwise."""
+    """Products of vectors that are batched twice are elementwise, and so are their derivatives."""
     x = RNG.randn(80, 3).astype(np.float32)
 
     def kernel(a, b):

@@ -1,4 +1,4 @@
-"""One element set in each row of a constant array, against JAX's scatter."""
+"""Scatters that set one element in each row of a constant array, against JAX's scatter."""
 
 import itertools
 
@@ -20,7 +20,7 @@ def numbers(axis, batches=(), of_indices=(), windows=(), inserted=()):
     return lax.ScatterDimensionNumbers(windows, inserted, (axis,), batches, of_indices)
 
 
-# Of the array, the indices, and the update; then what is done.
+# The element of the array, the indices, and the update; then the scatter method.
 FORMS = {
     "rows": ((5, 3, 7), (5, 3, 1), (5, 3), numbers(2, (0, 1), (0, 1), (), (2,))),
     "turned": ((3, 7, 5), (5, 3, 1), (5, 3, 1), numbers(1, (0, 2), (1, 0), (2,))),
@@ -72,7 +72,7 @@ def test_gradients_of_one_element_of_each_row(take):
 @pytest.mark.parametrize(
     "function",
     [
-        # An array that is there, several in one row, a longer row, a function of what is there.
+        # No constant array, several elements in a row, a long row, or a function of old elements.
         lambda x, i: x.at[jnp.arange(5), i].set(1.0),
         lambda x, i: jnp.zeros((5, 4)).at[0, i].add(1.0),
         lambda x, i: jnp.zeros((5, 100)).at[jnp.arange(5), i].set(1.0),
@@ -87,7 +87,7 @@ def test_left_alone(function):
 
 
 def test_constants_of_other_bits_are_others():
-    """Zeros that are negative stay so where nothing is written."""
+    """Negative zeros stay negative where nothing is written."""
     i = np.array([1, 2])
     for number in (0.0, -0.0):
 
@@ -100,7 +100,7 @@ def test_constants_of_other_bits_are_others():
 
 
 def test_rows_of_more_elements_than_indices_count():
-    """Those are left alone, and not run: JAX clips their indices to a number that wraps around."""
+    """These stay, and are not run here: JAX clips their indices to a bound that wraps around."""
     i, update = np.array([[-100], [127]], np.int8), np.ones((2,), np.float32)
     rows = numbers(1, (0,), (0,), (), (1,))
 

@@ -1,4 +1,4 @@
-"""Gradients of max-pooling, element by element: the bits of JAX's."""
+"""Gradients of max-pooling, element by element: equal to JAX's bit for bit."""
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +48,7 @@ def expanded(function, x):
     ],
 )
 def test_same_as_jax(shape, window, strides, padding, largest, dtype):
-    # Few numbers, so that many are equal.
+    # The numbers are from a small range, so that many are equal.
     x = jnp.asarray(RNG.randint(-2, 3, shape), dtype)
     function = pooled(window, strides, padding, largest)
     gradient, after = expanded(function, x)
@@ -100,7 +100,7 @@ def test_second_derivative(strides):
 
 @pytest.mark.compat
 def test_network():
-    """Pooling in a batch, and in a loop, at the level that has the pass."""
+    """Pooling in a batch, and in a loop, at the level that includes the pass."""
     images, kernels = RNG.randn(4, 64, 64, 2), RNG.randn(2, 3, 3, 2, 2)
 
     def loss(kernels, images):

@@ -1,4 +1,4 @@
-"""Sines, cosines and tangents as polynomials, against JAX's and NumPy's of twice the digits."""
+"""Sines, cosines and tangents as polynomials, against JAX's, and NumPy's in double precision."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ def expanded(function, *args, target="cpu"):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_nearer_than_a_unit_in_the_last_place(name):
-    """Of numbers of all sizes, and the one that is nearest to quarters of a turn."""
+    """Checks numbers of all sizes, and the number nearest to a multiple of a quarter turn."""
     function, exact = FUNCTIONS[name]
     x = np.concatenate([2.0**e * RNG.uniform(1, 2, 2000) for e in range(-30, 128)])
     x = np.append(x, 16367173.0 * 2.0**72).astype(np.float32)
@@ -72,7 +72,7 @@ def test_other_platforms_are_left_alone():
     [
         (lambda x, y: jnp.sum((jnp.sin(x) - y) ** 2), True),
         (lambda x, y: jnp.max(jnp.exp(jnp.cos(x)), 0), True),
-        # Another use, and what the library does not do.
+        # A sine with another use, and functions that the library does not have.
         (lambda x, y: (jnp.sum(jnp.sin(x)), jnp.sin(x)), False),
         (lambda x, y: jnp.sum(jnp.where(y > 0, jnp.sin(x), y)), False),
         (lambda x, y: jnp.sin(x) @ y, False),
@@ -86,7 +86,7 @@ def test_what_xla_fuses_into_a_reduction_is_left_alone(function, stays):
 
 
 def test_gradients_whatever_jax_is_told_of_doubles():
-    """No part of a turn is rounded to 32 bits, even where JAX evaluates the program itself."""
+    """The argument reduction is not rounded to 32 bits, even if JAX evaluates the program."""
 
     def loss(x):
         return jnp.sum(jnp.sin(1e4 * x) * x)

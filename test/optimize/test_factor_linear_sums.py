@@ -1,4 +1,4 @@
-"""Sums of linear functions: Laplacians and the like of random networks, against JAX."""
+"""Sums of linear functions: Laplacians and similar operators of random networks, against JAX."""
 
 import functools
 
@@ -146,7 +146,7 @@ def problem(operator, activation="tanh"):
     ],
 )
 def test_no_batch_goes_back_through_the_network(operator, activation):
-    """The products of the backward pass that are made for each basis vector go, one per layer."""
+    """The backward pass's products for each basis vector disappear, one for each layer."""
     loss, layers, xs = problem(operator, activation)
     program = jaxmlir.trace(loss)(layers, xs).optimize(1)
     remarks = []
@@ -159,7 +159,7 @@ def test_no_batch_goes_back_through_the_network(operator, activation):
 
 
 def test_sums_move_in_front_of_the_network():
-    """Second derivatives along all basis vectors are added up before they go on."""
+    """Second derivatives along all basis vectors are summed before they go through a layer."""
     loss, layers, xs = problem(forward_over_forward)
     program = jaxmlir.trace(loss)(layers, xs).optimize(1)
     remarks = []
@@ -176,16 +176,16 @@ WIDE, SMALL = np.ones((300, 64), np.float32), np.ones((64, 64), np.float32)
 @pytest.mark.parametrize(
     "function, args",
     [
-        # The product is a result as well.
+        # The product is also a result of the program.
         (lambda x, w: ((y := (jnp.sin(x) * x) @ w), jnp.sum(y * x, 1)), (WIDE, SMALL)),
-        # Nothing is linear for long.
+        # The linear chains are too short.
         (lambda x, w: jnp.mean(jnp.tanh(jnp.tanh(x @ w) @ w) ** 2), (WIDE, SMALL)),
-        # PartialEvaluation are rounded too soon.
+        # Partial sums in half precision would be rounded too early.
         (
             lambda x, w: jnp.sum(((x @ w) * x) @ w.T * x, 1),
             (WIDE.astype(np.float16), SMALL.astype(np.float16)),
         ),
-        # The loop is another function.
+        # The loop body is another function.
         (
             lambda x, w: jnp.sum(lax.fori_loop(0, 3, lambda _, y: (y * x) @ w, x), 1),
             (WIDE, SMALL),
@@ -209,7 +209,7 @@ def test_does_it_once():
 
 
 def test_the_work_is_linear_in_a_chain(monkeypatch):
-    """Cotangents that are handed to one value from all along a chain share their factors."""
+    """One value gets cotangents from every op of a chain; these share their factors."""
 
     def chain(length):
         def function(x, w, scales):
@@ -266,7 +266,7 @@ def test_what_is_nearly_an_identity(dtype):
         return jnp.sum(((-i)[:, None] == i).astype(dtype) @ (a @ b), 0)
 
     def numbered_again(a, b):
-        # Row 256 has the number 0, in eight bits.
+        # In eight bits, row 256 has the number 0.
         i, j = (lax.broadcasted_iota(np.int8, (264, 264), d) for d in (0, 1))
         rows = jnp.concatenate([a @ b] * 33)
         return jnp.sum((i == j).astype(dtype) @ rows, 0)
@@ -277,7 +277,7 @@ def test_what_is_nearly_an_identity(dtype):
 
 
 def test_what_a_mask_keeps_out_is_not_multiplied_by_zero():
-    """Rows that are not finite, elements and constants; relu's mask is no such thing."""
+    """Masks may exclude rows, elements or constants that are not finite; relu's mask does not."""
     x = np.random.RandomState(0).standard_normal((64, 32))
     x[7] = np.nan
     w = weights([32, 48])[0]
@@ -310,7 +310,7 @@ def test_what_a_mask_keeps_out_is_not_multiplied_by_zero():
 
 @pytest.mark.parametrize("gain", [0, 1])
 def test_what_a_diagonal_leaves_out_is_not_multiplied_by_zero(gain):
-    """Elements of one place alone, which another place has nothing of."""
+    """Elements off the diagonal, which may be infinite, must not enter the sums."""
     n = 64
     x, a = np.arange(n) % 40 + 1.0, weights([n, n])[0]
 

@@ -1,4 +1,4 @@
-"""Log-sum-exps with constants of loops as logs of products: which are, and that numbers hold."""
+"""Log-sum-exps with loop constants as logs of products: which are rewritten, and their numbers."""
 
 import functools
 
@@ -23,7 +23,7 @@ BATCH = RNG.randn(3, K).astype(np.float32)
 
 
 def rewritten(function, *args, options=""):
-    """The program after the pass, and how many sums are products then."""
+    """The program after the pass, and how many sums have become products."""
     remarks = []
     factor = f"jaxpr-factor-logsumexp{{calls=inf {options}}}"
     pipeline = f"{level_pipeline(1)},{factor},jaxpr-cse,jaxpr-dce"
@@ -33,7 +33,7 @@ def rewritten(function, *args, options=""):
 
 
 def loop(step, length=STEPS):
-    """Steps of a state, which what they do not fix would grow or shrink in."""
+    """A loop of steps, which centres the state, as otherwise it might grow or shrink."""
 
     def function(x, b):
         def body(x, _):
@@ -52,7 +52,7 @@ def by_hand(x, b):
 
 
 def by_hand_stopped(x, b, shift, subtracted):
-    """With either maximum taken for a constant."""
+    """A log-sum-exp by hand; either use of the maximum may be under a stop_gradient."""
 
     def without(m, stop):
         return lax.stop_gradient(m) if stop else m
@@ -69,13 +69,13 @@ def masked(x, b):
 
 
 def both_ways(x, b):
-    """A step of Sinkhorn's method: what is the same along the sum stands under it."""
+    """A step of Sinkhorn's method, with terms inside the sum that are constant along it."""
     y = x - logsumexp((x[:, None] - b) / 0.5 + x[None], axis=1)
     return y + 0.5 * logsumexp(-(b - y[:, None]) * 2 - y[None], axis=0)
 
 
 def repeated(x, b):
-    """Summed over what no term has."""
+    """Sums also over a dimension that no term depends on."""
     return logsumexp(jnp.broadcast_to((b + x[:, None])[:, :, None], (K, K, 3)), axis=(0, 2))
 
 
@@ -85,7 +85,7 @@ def repeated_apart(x, b):
 
 
 def spread(x, b):
-    """What is not summed over only a term that stands under the sum has."""
+    """Only one term inside the sum depends on the dimension that remains."""
     inner, outer, constant = x[:, None], x[None], b[:, :1]
     terms = sum(jnp.broadcast_to(t, (K, K)) for t in (inner, outer, constant))
     return jnp.sin(x) * logsumexp(terms, axis=0) / 8
@@ -97,7 +97,7 @@ def spread_of_nothing(x, b):
 
 
 def doubled(x, b):
-    """Two to the power of 30 terms, written in 30 steps."""
+    """A sum of 2**30 equal terms, written in 30 steps."""
     t = x[:, None] + b
     for _ in range(30):
         t = t + t
@@ -105,7 +105,7 @@ def doubled(x, b):
 
 
 def of_another_order(x, b):
-    """The maximum of one sum and the logarithm of another."""
+    """Adds a maximum to the logarithm of a sum with its dimensions transposed."""
     t = x[:, :, None] + b[:, None]
     m = jnp.max(t, axis=0)
     total = jnp.sum(jnp.exp(t - m), axis=0)
@@ -152,7 +152,7 @@ def in_64_bits(function, *args):
 
 
 def same(program, function, *args, jacobian=jax.jacrev, rtol=2e-5):
-    """Values and derivatives are about as near to the truth as JAX's."""
+    """Checks that values and derivatives are about as accurate as JAX's."""
 
     def both(f):
         return lambda *args: (f(*args), *jacobian(f, tuple(range(len(args))))(*args))
@@ -183,7 +183,7 @@ def test_terms_of_long_programs(step):
 
 @pytest.mark.compat
 def test_each_loop_has_its_own_numbers():
-    """LoopEditor that differ in constants only are taken apart alike."""
+    """Loops that differ only in constants are rewritten alike."""
 
     def function(x, b):
         for rate in (0.5, 0.25, 2.0):
@@ -197,7 +197,7 @@ def test_each_loop_has_its_own_numbers():
 
 @pytest.mark.compat
 def test_loops_that_share_a_body_or_have_one_that_is_alike():
-    """Of two lengths, with several sums in an iteration and the other halves of constants."""
+    """The loops have two lengths, several sums in an iteration, and different constants."""
 
     def step(x, b, rate):
         y = logsumexp(x[:, None] + jnp.sin(b * rate), axis=0)
@@ -222,7 +222,7 @@ def test_loops_that_share_a_body_or_have_one_that_is_alike():
 
 @pytest.mark.parametrize("limits", [(-np.inf, 0.0), (0.0, -np.inf)])
 def test_constants_are_asked_for_what_decides(limits):
-    """Of bodies that are alike but for constants, one shifts by the maximum, and one may not."""
+    """The bodies differ in a constant: one shifts by the maximum, the other one may not."""
 
     def step(x, b, least):
         t = x[:, None] + b
@@ -290,7 +290,7 @@ def test_loops_that_take_longer_to_compile_than_they_save():
 
 @pytest.mark.compat
 def test_derivatives_are_not_given_versions_again():
-    """Of the two versions one is asked for, though JAX has taken the derivative."""
+    """If JAX has taken the derivative, its loops are not split into two versions again."""
     function = loop(FOUND["vector"][0], 200)
     b = RNG.randn(64, 64).astype(np.float32)
     gradient = jax.grad(lambda x, b: jnp.sum(function(x, b) ** 2))
@@ -310,7 +310,7 @@ def test_two_dimensions_are_summed():
 
 
 def test_loop_in_a_loop():
-    """The matrix is a constant of both loops, and the inner one is asked once in each iteration."""
+    """The matrix is a constant of both loops; each outer iteration chooses the version once."""
 
     def function(x, b):
         inner = loop(FOUND["vector"][0])
@@ -325,14 +325,14 @@ def test_loop_after_a_loop():
     step = loop(FOUND["vector"][0])
     other = loop(lambda x, b: logsumexp(2 * x[:, None] + b, axis=0))
     program, found = rewritten(lambda x, b: step(other(step(x, b), b), b), X, B)
-    # The first and the last have one body.
+    # The first and the last loop share one body.
     assert found == 2
     assert str(program).count("jaxpr.cond") == 3
     same(program, lambda x, b: step(other(step(x, b), b), b), X, B)
 
 
 def test_unrolled_loop():
-    """It is rolled up, though the loop would store all exponentials as it is."""
+    """The loop is rolled up, although unchanged it would store all exponentials."""
 
     def function(x, b):
         for i in range(20):
@@ -346,7 +346,7 @@ def test_unrolled_loop():
 
 
 def only(step):
-    """Steps and no more: infinities stay what they are."""
+    """A loop of steps without centring, so that infinities stay."""
     return lambda x, b: lax.scan(lambda x, _: (step(x, b), None), x, None, length=STEPS)[0]
 
 
@@ -354,7 +354,7 @@ EXTREME = [-np.inf, np.inf, np.nan, -1e3, 1e3, 3e38, -3e38]
 
 
 def with_value(array, value):
-    """An array with a value in one place, in several, and everywhere."""
+    """Copies of an array with a value in one place, in several, and everywhere."""
     for at in (np.s_[2:3], np.s_[2], np.s_[1:], np.s_[..., 3], np.s_[:]):
         changed = array.copy()
         changed[at] = value
@@ -365,12 +365,12 @@ def with_value(array, value):
 @pytest.mark.parametrize("value", EXTREME)
 @pytest.mark.parametrize("name", ["vector", "by hand"])
 def test_extreme_numbers(name, value):
-    """What is infinite or NaN is that also afterwards."""
+    """Infinite and NaN results stay infinite and NaN."""
     function = only(FOUND[name][0])
     program, found = rewritten(function, X, B)
     assert found == 1
     cases = [(x, B) for x in with_value(X, value)] + [(X, b) for b in with_value(B, value)]
-    # What is added to these is lost, before it is summed up or after.
+    # Terms added to these huge numbers are lost to rounding, before or after summation.
     lost = abs(value) > 1e30 and np.isfinite(value)
     for of in [jax.jit] if lost else [jax.jit, lambda f: jax.jit(jax.jacrev(f, (0, 1)))]:
         got, want = of(program), of(function)
@@ -383,7 +383,7 @@ def test_extreme_numbers(name, value):
 def test_derivatives_and_batches():
     function = loop(FOUND["vector"][0])
     program, _ = rewritten(function, X, B)
-    # Near to one another, and not.
+    # The constants are close to one another, or far apart.
     for b in (B, 60 * B):
         same(program, function, X, b, jacobian=jax.jacfwd)
         got, want = (
@@ -411,13 +411,13 @@ def compiled(name):
     name=st.sampled_from(["vector", "batch", "both ways", "other axis"]),
 )
 def test_random_numbers(seed, scale, of_state, name):
-    """On both sides of where the versions part."""
+    """Numbers for which either of the two versions runs."""
     program, function, shape = compiled(name)
     rng = np.random.RandomState(seed)
     x = (of_state * rng.randn(*shape)).astype(np.float32)
     b = (scale * rng.randn(K, K)).astype(np.float32)
     want = in_64_bits(function, x, b)
-    # What JAX is off by itself, of numbers of this size.
+    # JAX's own error for numbers of this size.
     off = np.abs(np.asarray(function(x, b), np.float64) - want).max()
     rounded = 1e-5 + 1e-7 * np.abs(x).max()
     np.testing.assert_allclose(program(x, b), want, 1e-5, 4 * off + rounded)

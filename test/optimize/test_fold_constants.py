@@ -1,4 +1,4 @@
-"""What depends on constants alone is computed once, within limits, and with JAX's numbers."""
+"""Values that depend on constants only are folded, within limits, to JAX's numbers."""
 
 import jax
 import jax.numpy as jnp
@@ -43,11 +43,11 @@ def test_products_of_constants_have_the_numbers_of_jax(f, level, tmp_path):
 
 @compat
 def test_one_product_is_left():
-    """And none is made of it that costs more, as a @ (b @ x) would."""
+    """It is not rewritten into products that cost more, such as a @ (b @ x)."""
     assert ops(jaxmlir.trace(product)(X).optimize(2)) == 1
 
     def while_traced(x):
-        # The same while another function is being traced.
+        # The same holds while another function is being traced.
         assert ops(jaxmlir.trace(product)(X).optimize(2)) == 1
         return product(x)
 
@@ -86,7 +86,7 @@ KEY = jax.random.key(0)
         lambda x: jax.random.normal(KEY, (N, N)) @ x,
         lambda x: lax.while_loop(lambda m: m[0, 0] < 9, lambda m: m @ A + m, jnp.asarray(B)) @ x,
         lambda x: (jax.pure_callback(np.sin, jax.ShapeDtypeStruct((N, N), A.dtype), A) @ B) @ x,
-        # Large, of little.
+        # A large value computed from small constants.
         lambda x: (jnp.outer(A[:8].ravel(), B[:8].ravel()) * x[0]).sum(0)[:N],
     ],
     ids=["random", "while", "callback", "large"],
@@ -113,7 +113,7 @@ def test_what_is_on_several_devices_or_for_another_platform_stays():
 
 @compat
 def test_values_that_are_not_numbers_and_debugging_flags():
-    """They are folded, and it is the run that says so."""
+    """NaNs are folded without an error, which only the run may raise."""
 
     def f(x):
         return jnp.where(x > 5, (jnp.log(-A) @ B) @ x, x)

@@ -1,4 +1,4 @@
-"""Arrays without their dimensions of size 1: the same bits."""
+"""Arrays without their dimensions of size 1: results stay the same bit for bit."""
 
 import functools
 import re
@@ -50,14 +50,14 @@ def test_same_bits(name):
     a, b = np.asarray(after(X, Y)), np.asarray(program(X, Y))
     assert a.shape == b.shape and a.dtype == b.dtype
     if name in ("products", "batched", "attention", "mapped"):
-        # The library multiplies matrices of another rank in another way.
+        # The library multiplies matrices of another rank differently.
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
     else:
         assert a.tobytes() == b.tobytes()
 
 
 def test_products_of_halves_are_rounded_as_before():
-    """Four heads that share their keys and values: XLA adds up other shapes less exactly."""
+    """Four heads share their keys and values: XLA sums other shapes less exactly."""
     args = [RNG.randn(2, 128, heads, 32).astype(jnp.bfloat16) for heads in (4, 1, 1, 4)]
 
     def f(q, k, v, ct):
@@ -93,7 +93,7 @@ def test_a_negative_zero_stays_one():
 
 
 def stepwise(x, y):
-    """Loops that drop dimensions of size 1 of what they go over, and one that does not."""
+    """Loops that drop dimensions of size 1 of their slices, and one that does not."""
 
     def add(carry, row):
         a, b = row
@@ -119,7 +119,7 @@ def test_rows_of_loops():
 
 
 def test_loops_that_nobody_needs():
-    """They go with what is written anew, also those that are still to be looked at."""
+    """Dead loops are removed with rewritten code, also loops that the pass has yet to visit."""
 
     def total(x):
         return jax.lax.scan(lambda c, row: (c + row.reshape(3)[0], row.reshape(3)), 0.0, x)

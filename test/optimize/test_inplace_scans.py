@@ -1,4 +1,4 @@
-"""Scans that read and write arrays in place: which do, and that numbers are JAX's."""
+"""Scans that read and write arrays in place: which ones do, and that numbers equal JAX's."""
 
 import hypothesis
 import hypothesis.strategies as st
@@ -11,13 +11,13 @@ from sampling import examples
 
 import jaxmlir
 
-# Small arrays, too.
+# The option lets the pass apply to small arrays.
 IN_PLACE = "jaxpr-inplace-scans{min-piece=0}"
 X = np.random.RandomState(0).randn(5, 6, 4).astype(np.float32)
 
 
 def run(function, *args):
-    """The program after the pass, and what it says that it did."""
+    """The program after the pass, and its remarks."""
     remarks = []
     program = jaxmlir.trace(function)(*args).run_passes("jaxpr-inline,jaxpr-canonicalize")
     after = program.run_passes(IN_PLACE, remarks=remarks.append)
@@ -31,7 +31,7 @@ def run(function, *args):
 
 
 def scan(xs, *, reverse=False):
-    """A loop, what it carries at the end, and what it stacks."""
+    """Runs a loop; returns its final carry and its stacked results."""
 
     def step(h, x):
         return jnp.sin(h) + x, h * x
@@ -70,7 +70,7 @@ WRITTEN = (
 
 @pytest.mark.compat
 def test_two_results_that_are_put_among_the_same():
-    """What is computed after the loop comes before it, and stays before what reads it."""
+    """Ops after the loop move in front of it, and stay in front of their readers."""
 
     def function(xs):
         def step(h, x):
@@ -88,7 +88,7 @@ def test_two_results_that_are_put_among_the_same():
 @pytest.mark.compat
 @pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
 def test_keys(impl):
-    """There are no zeros of their type."""
+    """Random key types have no zeros."""
 
     def function(keys):
         def step(key, other):
@@ -154,7 +154,7 @@ def test_loops_in_loops_and_shared_bodies():
 @pytest.mark.compat
 @pytest.mark.parametrize("reverse", [False, True])
 def test_bodies_that_differ_in_constants(reverse):
-    """Also where two loops share each of them; others are alike, but see other rows."""
+    """Two loops share each of the bodies; other bodies are alike, but read other rows."""
 
     def function(x):
         h, found = jnp.zeros((5, 4)), []
@@ -201,7 +201,7 @@ def test_derivatives_of_what_was_written():
 
 
 def test_what_stays():
-    """What is copied anyway, what would be computed as a whole, others'."""
+    """Arrays that are copied anyway or computed as a whole stay, and so do other targets' loops."""
 
     def copied(x):
         part = x[1:]
@@ -225,7 +225,7 @@ def test_what_stays():
 
 
 def test_what_is_far_from_the_loop_that_it_needs():
-    """By so many ops, and twice as many ways at each, that nobody can go all of them."""
+    """There are 400 steps between them with two paths each: too many paths to follow all."""
 
     def function(xs):
         h, ys = scan(xs)
@@ -239,7 +239,7 @@ def test_what_is_far_from_the_loop_that_it_needs():
 
 @pytest.mark.parametrize(("row", "in_place"), [((16,), True), ((2, 8), True), ((15,), False)])
 def test_short_pieces_are_copied(row, in_place):
-    """A row of the first dimension but one is in as many pieces as that has elements."""
+    """A row along the second dimension consists of as many pieces as the first one has elements."""
     x = jnp.ones((20, 5, *row), np.float32)
     program = jaxmlir.trace(lambda x: scan(jnp.swapaxes(x, 0, 1))[0])(x).optimize(1)
     after = program.run_passes("jaxpr-inplace-scans")

@@ -1,4 +1,4 @@
-"""Wirings of ops: an Einstein sum over the labels of their dimensions gives what JAX does."""
+"""Labelled tensors of ops: an Einstein sum over the dimensions' labels gives JAX's results."""
 
 import hypothesis
 import hypothesis.strategies as st
@@ -74,7 +74,7 @@ def test_ops_are_sums_over_labels(op):
     want = np.asarray(function(*operands))
     wiring = wiring_of(MappedOp(name, attributes.get, shapes, [want.shape], want.dtype))
     if wiring is None:
-        # Parts of dimensions that are none of the other tensor's.
+        # Only a reshape splits dimensions into parts that the other tensor does not have.
         assert name == "reshape"
         return
     inputs = []

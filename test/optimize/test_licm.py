@@ -1,4 +1,4 @@
-"""Loop-invariant code motion: what leaves a loop, what stays, and that numbers are JAX's."""
+"""Loop-invariant code motion: which ops leave a loop, and that numbers equal JAX's."""
 
 import hypothesis
 import jax
@@ -16,12 +16,12 @@ X = np.linspace(-1, 1, 4, dtype=np.float32)
 
 
 def repeated(step):
-    """A function of a matrix and a vector: three times ``step(matrix, carry)``."""
+    """A function of a matrix and a vector that applies ``step(matrix, carry)`` three times."""
     return lambda w, x: lax.scan(lambda c, _: (step(w, c), None), x, None, length=3)[0]
 
 
 def moved(function, *args):
-    """The program after code motion, and what it says it has moved."""
+    """The program after code motion, and the moved ops according to the remarks."""
     remarks = []
     program = jaxmlir.trace(function)(*args).optimize(1)
     after = program.run_passes("jaxpr-licm", remarks=lambda r: remarks.append(str(r)))
@@ -40,7 +40,7 @@ def same_as_jax(program, function, *args):
 @pytest.mark.compat
 @pytest.mark.parametrize("start, count", [(0, 1), (1, 0)])
 def test_a_scan_of_symbolic_length_that_may_be_empty(start, count):
-    """Computed in vain, the root of zero would have a derivative: zero times infinity."""
+    """If the loop is empty, a hoisted root of zero would make a derivative zero times infinity."""
 
     def function(w, x):
         def step(c, r):
@@ -62,16 +62,16 @@ def test_a_scan_of_symbolic_length_that_may_be_empty(start, count):
         (lambda w, c: jnp.exp(w) @ c, ["jaxpr.exp"]),
         (lambda w, c: c * jnp.linalg.norm(w), ["jaxpr.sqrt"]),
         (lambda w, c: c * w[1], ["jaxpr.slice"]),
-        # Moved as a whole: its rule goes with it.
+        # The call moves as a whole, with its rule.
         (
             lambda w, c: c + jax.nn.relu(random_programs.cubed(w)[0]),
             ["jaxpr.custom_jvp_call_jaxpr"],
         ),
         (lambda w, c: jnp.where(jnp.tri(4, dtype=bool), w, 0) @ c, ["jaxpr.select_n"]),
-        # Half a matrix beside the matrix stays; so do masks, and wide products of narrow operands.
+        # Small parts of a matrix stay, and so do masks, and wide products of narrow operands.
         (lambda w, c: jnp.where(jnp.tri(4, dtype=bool), jnp.outer(c, c), 0) @ c, []),
         (lambda w, c: w @ c + (0.5 * w) @ c, []),
-        # Branches may not run.
+        # Ops in branches stay, because the branch may not run.
         (lambda w, c: lax.cond(c[0] > 0, lambda c: jnp.sin(w @ w) @ c, lambda c: c, c), []),
         # Prints do not move.
         (lambda w, c: (jax.debug.print("{}", w[0, 0]), c)[1], []),
@@ -85,7 +85,7 @@ def test_what_is_moved(step, ops):
 
 
 def test_out_of_all_loops():
-    """What leaves the inner loop, and depends on neither, leaves the outer loop too."""
+    """Ops that are invariant in both loops leave both of them."""
 
     def function(w, x):
         def outer(c, row):
@@ -110,7 +110,7 @@ def test_the_gradient_does_the_work_once():
         gradient = jax.grad(lambda *args: f(*args).sum())
         return costs(jaxmlir.trace(gradient)(W, X).optimize(1)).total.flops
 
-    # The cotangents of either factor are a product each, once instead of three times.
+    # The cotangent of each factor is a product, computed once instead of three times.
     assert flops(before) - flops(program) >= 2 * 2 * 2 * 4**3
 
 
@@ -131,7 +131,7 @@ def test_calls_are_split():
 
 
 def test_a_shared_body_is_taken_apart_once():
-    """Loops share the body afterwards, too, and what is computed of the same constants."""
+    """Loops still share the body afterwards, and hoisted ops of the same constants."""
 
     def function(w, x):
         loop = repeated(lambda w, c: jnp.exp(w @ w) @ c)
@@ -161,7 +161,7 @@ def forever(x):
 @pytest.mark.compat
 @pytest.mark.parametrize("steps", [0, 2])
 def test_random_keys_are_moved_out_of_a_while(steps):
-    """Where the loop does not run, they are keys that nobody looks at."""
+    """If the loop does not run, the keys have arbitrary values that nothing reads."""
 
     def function(seed, steps):
         def body(state):
@@ -178,7 +178,7 @@ def test_random_keys_are_moved_out_of_a_while(steps):
 
 @pytest.mark.parametrize("steps", [0, 2])
 def test_what_a_while_may_not_need_is_computed_if_it_does(steps):
-    """The body's code would not end: it must not run before a loop that does not."""
+    """Hoisted code that does not terminate must run only if the loop runs."""
 
     def function(w, x, steps):
         def body(state):
@@ -198,7 +198,7 @@ def test_what_a_while_may_not_need_is_computed_if_it_does(steps):
 
 @pytest.mark.parametrize("steps", [0, 2])
 def test_indices_are_computed_whether_a_while_needs_them_or_not(steps):
-    """They cost no more than to ask, and have no derivative."""
+    """Indices cost no more than the condition, and have no derivative."""
 
     def function(x, indices, steps):
         def body(state):
@@ -242,7 +242,7 @@ def test_what_leaves_a_while_saves_more_than_asking_whether_it_runs(size, count)
 @pytest.mark.compat
 @pytest.mark.parametrize("counts", [(0, 3, 1), (0, 0, 0)])
 def test_a_batch_of_whiles(counts):
-    """It goes on while one of its loops does: its condition is an array."""
+    """The batched loop runs while any of its loops does: its condition is an array."""
 
     def function(w, x, counts):
         def loop(w, x, count):
@@ -273,7 +273,7 @@ def test_random_programs(steps):
 
 
 def test_work_of_symbolic_sizes_stays_in_its_loop():
-    """Nobody knows how much it is; as soon as the sizes are, it leaves."""
+    """The amount of work is unknown; once the sizes are known, the work leaves the loop."""
 
     def f(x):
         return lax.scan(lambda c, r: (c + jnp.sin(x[0]) * r + x.sum(), None), x[0], x)[0]
@@ -286,8 +286,8 @@ def test_work_of_symbolic_sizes_stays_in_its_loop():
 
 
 def test_a_generator_with_a_state_draws_anew_each_time():
-    """JAX gives it no effect; a loop that draws is as unlike another of the same operands, and as
-    its own next turn."""
+    """JAX gives the generator no effect, but each loop that draws, and each iteration of an outer
+    loop, must draw anew, even with the same operands."""
 
     def drawn(x):
         return lax.fori_loop(0, 3, lambda _, c: 2 * c + lax.rng_uniform(0.0, 1.0, ()), x)

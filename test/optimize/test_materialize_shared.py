@@ -1,4 +1,4 @@
-"""Fences: the same bits, stored where XLA would compute them for each user."""
+"""Fences: results stay the same, and values are stored that XLA would recompute for each user."""
 
 import re
 
@@ -62,7 +62,7 @@ def test_cheap_values_are_not_fenced(function):
 
 
 def test_what_is_expensive_is_stored_for_a_kernel_that_asks_where_each_element_is():
-    """The kernel would not be vectorized."""
+    """Without the fence XLA would not vectorize the kernel."""
 
     def fenced(function, size):
         x = np.random.RandomState(0).rand(size, size).astype(np.float32)
@@ -90,7 +90,7 @@ def test_what_is_expensive_is_stored_for_a_kernel_that_asks_where_each_element_i
 
 
 def test_what_a_larger_op_reads_again_and_again_is_fenced():
-    """Forces between points: of each pair the power of its distance, for three coordinates."""
+    """Forces between points: three coordinates read the power of each pair's distance."""
 
     def forces(x):
         d = x[None] - x[:, None]
@@ -109,7 +109,7 @@ def test_what_a_larger_op_reads_again_and_again_is_fenced():
 
 
 def test_numbers_are_computed_again():
-    """Of a number that an array is multiplied by, and of one that depends on many."""
+    """Neither a scalar factor of an array nor a scalar that depends on many others is fenced."""
 
     def likelihood(x, a):
         scaled = jnp.cos(a) * jnp.sin(2 * a) * x
@@ -128,7 +128,7 @@ def test_numbers_are_computed_again():
 
 
 def test_a_slow_function_of_few_numbers_is_stored_as_it_is():
-    """XLA does not compute it again for each element that it is multiplied by."""
+    """XLA does not recompute the function for each element that it is multiplied by."""
 
     def encoding(x, octaves):
         phases = x[:, None] * (1 + octaves) ** 1.3
@@ -143,7 +143,7 @@ def test_a_slow_function_of_few_numbers_is_stored_as_it_is():
 
 
 def test_slices_that_share_no_element_are_one_user():
-    """Each element is computed for one of them; of shifts, for several."""
+    """Each element is computed for one slice only; overlapping slices would compute it twice."""
 
     def fences(end, start):
         def function(x):
@@ -170,7 +170,7 @@ _own_rule.defjvp(lambda primals, tangents: (_own_rule(*primals), _repeated(*tang
 
 
 def _spreads_what_it_joins(program):
-    """Whether one kernel does both."""
+    """Whether one kernel both concatenates and broadcasts."""
     functions = program.lower().compile().as_text().split("\n}")
     kernels = [function for function in functions if "ENTRY" not in function]
     return any("f32[5,4096]" in k and re.search(r"f32\[4096\]\S* concatenate", k) for k in kernels)
@@ -193,7 +193,7 @@ def _spreads_what_it_joins(program):
     ],
 )
 def test_arrays_beside_one_another_are_joined_before_they_are_spread(function, fences):
-    """XLA would ask for each element of the larger array which of them it is in."""
+    """XLA would otherwise find the concatenate's operand for each element of the larger array."""
     a, b = np.random.RandomState(0).rand(2, 2048).astype(np.float32)
     program = jaxmlir.trace(function)(a, b).run_passes("jaxpr-cse,jaxpr-materialize-shared")
     assert str(program).count(FENCE) == fences
@@ -204,7 +204,7 @@ def test_arrays_beside_one_another_are_joined_before_they_are_spread(function, f
 
 
 def test_calls_with_rules_of_their_own_are_no_fences():
-    """What such a function gives is computed again for each user, as any other is."""
+    """XLA recomputes the results of such functions for each user, like other values."""
 
     def positive(x):
         return jnp.maximum(x, 0)
@@ -226,7 +226,7 @@ def test_calls_with_rules_of_their_own_are_no_fences():
 
 
 def test_sines_of_few_numbers_are_stored():
-    """XLA computes them again for each row that they are multiplied by."""
+    """XLA would recompute the sines for each row that they are multiplied by."""
 
     def modulated(x, frequencies):
         return x * jnp.sin(frequencies)
@@ -266,7 +266,7 @@ def test_special_values_pass():
     program = jaxmlir.trace(f)(x)
     fenced = program.run_passes("jaxpr-materialize-shared{threshold=0}")
     assert FENCE in str(fenced)
-    # Which sign a NaN has is up to the machine code: here, that of users.
+    # The sign of a NaN depends on the machine code, so compile as for users.
     options = {"xla_backend_optimization_level": 3, "xla_llvm_disable_expensive_passes": False}
     plain, fenced = (p.lower().compile(compiler_options=options) for p in (program, fenced))
     for a, b in zip(plain(x), fenced(x), strict=True):
@@ -286,7 +286,7 @@ def test_random_programs(steps):
 
 
 def test_one_array_in_two_shapes_is_fenced_once():
-    """XLA gives both one buffer, and would write to it while it reads."""
+    """XLA gives both shapes one buffer, and would write to it while it reads."""
 
     @jax.jit
     def blend(rolled, u):
@@ -311,9 +311,9 @@ def test_one_array_in_two_shapes_is_fenced_once():
 
 @pytest.mark.parametrize("blocks", [False, True])
 def test_what_the_steps_store_is_kept_until_it_is_added_up(blocks):
-    """The gradient in what all steps share is a sum over them, which XLA computes at last, here of
-    a sine, a cosine, a residual and a slope of each.  The steps' derivatives are called functions
-    that add to the sum, or with the blocks found before, whose results are added up."""
+    """The gradient of an argument that all steps share is a sum over the steps, which XLA computes
+    last, here from a sine, a cosine, a residual and a slope of each step.  The steps' derivatives
+    are functions that add to the sum or, if blocks were found before, whose results are added."""
     steps = 12
 
     def f(eccentricity, anomaly):
@@ -345,7 +345,7 @@ def test_an_array_that_is_added_many_times_is_read_once():
 
 
 def centred(x, m, w):
-    """What is summed in the end reads a difference that is computed for other ops as well."""
+    """The summed values read a difference that is computed for other ops as well."""
     difference = x[:, None] - m
     weighted = jnp.tanh(w[..., None] * difference)
     return weighted, jnp.sum(weighted * difference, 0), jnp.sum(weighted**2, 0)
@@ -372,14 +372,14 @@ def test_what_is_summed_is_stored_rather_than_what_others_compute_again(function
     assert ["a sum of it would" in r.message for r in remarks] == [True] * fences
     for got, want in zip(fenced(*args), jax.jit(function)(*args), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
-    # Of less, both stay in cache.
+    # With fewer points, both arrays stay in cache.
     few = jaxmlir.trace(function)(*rows(64)).optimize(1)
     assert str(few.run_passes("jaxpr-materialize-shared")) == str(few)
 
 
 def test_a_sum_takes_the_memory_of_what_is_summed_and_of_nothing_else():
-    """The moments of points about centres: their cotangents have an array of points, centres and
-    coordinates, and so does what is summed for the centres."""
+    """The moments of points about centres: the cotangents are an array of points, centres and
+    coordinates, and so are the values that are summed for the centres."""
     x, m, w = rows(2048)
 
     def f(m):
@@ -435,7 +435,7 @@ def test_a_slice_that_is_read_in_two_arrangements_is_stored(function, columns, f
 
 
 def filled(step):
-    """A function that fills rows of an array in place, from a row on that is known when it runs."""
+    """A function that fills rows of an array in place, from a row known only at run time."""
 
     def f(x, start):
         return jnp.sum(lax.fori_loop(2, 34, lambda i, y: step(y, start + i), x) ** 2)
@@ -464,7 +464,7 @@ def fenced_and_remarks(program):
 
 
 def copies_in_loops(compiled):
-    """Of the array, in what is not the entry of the program: XLA fuses nothing with a copy."""
+    """Counts copies of the array outside of the entry computation; XLA never fuses a copy."""
     in_loops, _ = re.split(r"^ENTRY", compiled.as_text(), flags=re.MULTILINE)
     return len(re.findall(r"f32\[200,50\]\S* copy\(", in_loops))
 

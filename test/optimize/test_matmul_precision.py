@@ -127,7 +127,7 @@ def test_a_dtype_that_is_not_narrower(dtype):
 
 @pytest.mark.compat
 def test_symbolic_sizes():
-    """Of a size that is not known the least is asked for."""
+    """A symbolic size counts as the least possible one."""
     (b,) = jax.export.symbolic_shape("b")
     shapes = (b, 4), (4, 6)
     args = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]

@@ -1,4 +1,4 @@
-"""Shifts of an array as slices of it with a margin: numbers are JAX's, of stencils of all kinds."""
+"""Shifts of an array as slices of the padded array: numbers equal JAX's for many stencils."""
 
 import hypothesis
 import hypothesis.strategies as st
@@ -68,7 +68,7 @@ def test_no_bit_of_a_shift_changes(dtype):
 
 
 def parts_in_a_sum(x):
-    """The transposes of rolls, as JAX writes them."""
+    """Sums of parts: the transposes of rolls, as JAX writes them."""
     return jax.grad(lambda x: jnp.sum(x * (jnp.roll(x, 1) - jnp.roll(x, -2))))(x)
 
 

@@ -1,4 +1,4 @@
-"""Loops of large steps stay loops of kernels, and compute what they did."""
+"""Loops of large steps stay loops of kernels, and their results do not change."""
 
 import dataclasses
 
@@ -94,7 +94,7 @@ def test_marked_programs_are_transformed_as_others(length, size, reverse):
 
 
 def test_programs_on_several_devices_have_no_replica():
-    """Whatever asks for it, as where several devices run a program they may be replicas."""
+    """Devices that run one program may be replicas, so it must not ask for replica numbers."""
     x = RNG.rand(4, 8 * 300, 200).astype(np.float32)
     marked = jaxmlir.trace(counted)(x).run_passes(MARK)
     mesh = jax.make_mesh((len(jax.devices()),), ("i",), (jax.sharding.AxisType.Auto,))

@@ -1,4 +1,4 @@
-"""Products in another order: the same numbers, exactly for integers, whatever they are made of."""
+"""Reordered products: the same numbers, exact for integers, with many kinds of factors."""
 
 import functools
 
@@ -21,7 +21,7 @@ PASSES = ("jaxpr-reassociate", "jaxpr-gather-dot", "jaxpr-factor-linear-sums")
 COSTS = target("cpu").costs
 INDICES = np.array([2, 0, 2, 5, 1, 1, -1, 9, 3, 0])
 
-# Each takes values of a dtype and gives one, or none where their shapes do not suit.
+# Each step takes values of a dtype and returns one, or None if their shapes do not fit.
 
 
 def matmul(x, y):
@@ -68,7 +68,7 @@ def updated(x, _):
 
 
 def part(x, y):
-    """A half of what may be a sum, the other half of which is not used."""
+    """One half of an array that may be a sum; the other half is not used."""
     if x.shape[-1] % 2:
         return None
     return jnp.split(x + y if x.shape == y.shape else x, 2, -1)[1]
@@ -108,10 +108,10 @@ programs = st.lists(
 
 
 def run(steps, *args):
-    """Each step takes two of the values before it; the last two values are the result."""
+    """Each step takes two earlier values; the last two values are the result."""
     values = list(args)
     for name, i, j in steps:
-        # The latest value is likely, so that products have parts.
+        # The latest value is likely, so that products are factors of others.
         x = values[-1] if i < 7 else values[-i % len(values)]
         new = STEPS[name](x, values[-1 - j % len(values)])
         if new is not None and new.ndim and new.size < 2000:
@@ -203,13 +203,13 @@ def power(a, b, x, length):
             2 * 64**3,
         ),
         (lambda x, w: jnp.pad(x, ((0, 400), (0, 0))) @ w, (SQUARE, SQUARE), 2 * 64**3),
-        # The cotangent of x is not asked for.
+        # The cotangent of x is not needed.
         (
             jax.grad(cell),
             (normal(40, 32), normal(40, 64), normal(96, 32), normal(96, 32)),
             2 * 2 * 40 * (64 + 32 + 32) * 32,
         ),
-        # Before the loop, where it is long enough.
+        # The product moves in front of the loop, which is long enough.
         (functools.partial(power, length=100), (SQUARE / 100, SQUARE, VECTOR), 2 * 64**3),
         (functools.partial(power, length=2), (SQUARE, SQUARE, VECTOR), 0),
     ],
@@ -228,7 +228,7 @@ def test_a_loop_that_does_not_run():
 
 
 def flops_of(program):
-    """What matrix products there are, in operations."""
+    """The flops of a program's matrix products."""
     total = 0
     for eqn in program.to_jaxpr().eqns:
         if eqn.primitive.name == "dot_general":
@@ -239,13 +239,13 @@ def flops_of(program):
 
 
 def where_bytes_agree(a):
-    """Row 256 is column 0, too."""
+    """In eight bits, row 256 equals column 0, too."""
     rows, columns = (lax.broadcasted_iota(np.uint8, (300, 300), d) for d in range(2))
     return jnp.where(rows == columns, a @ a.T, 0)
 
 
 def the_first_half_twice(a):
-    """Rows (0, 0) to (31, 31), and again."""
+    """Gathers the elements (0, 0) to (31, 31), twice."""
     rows = lax.broadcasted_iota(np.int32, (32, 2), 0)
     numbers = lax.GatherDimensionNumbers((), (0, 1), (0, 1))
     return lax.gather(a @ a.T, jnp.concatenate([rows, rows]), numbers, (1, 1))
@@ -265,7 +265,7 @@ def half(a, b, v):
         (lambda a, b, v: jnp.matmul(a @ b, v, precision="highest"), (SQUARE, SQUARE, VECTOR)),
         (lambda a, b, v: (c := a @ b, c @ v), (SQUARE, SQUARE, VECTOR)),
         (lambda x, y: jnp.sum(x * y), (SQUARE, SQUARE)),
-        # A sum over a single row is no kernel that would be saved.
+        # A sum over a single row saves no kernel.
         (
             lambda x, y: jnp.sum(jnp.sum(x * y[:, None], 0, keepdims=True), 0),
             (normal(8, 6, 16), normal(8, 16)),
@@ -298,7 +298,7 @@ def test_types(dtype):
 
 
 def test_types_of_results_stay():
-    # A number that JAX may still convert, times one that it may not.
+    # The product of a weakly typed number and a strongly typed one.
     program = traced(lambda a, v, s: (a @ a @ v) * s, SQUARE, VECTOR, 2.0)
     for passes in PASSES:
         after = program.run_passes(f"{passes}{{min-gain=0}}")
@@ -319,7 +319,7 @@ def similarities(x, y):
 
 
 def test_gradients_of_sums_of_spread_products_are_products_of_matrices():
-    """XLA computes them element by element, as the cotangent is spread out for both."""
+    """XLA would compute them element by element, from a broadcast cotangent."""
     x, y = normal(40, 16), normal(30, 16)
     program = traced(similarities, x, y)
     assert str(program.run_passes("jaxpr-reassociate")) == str(program)
@@ -355,7 +355,7 @@ def test_what_is_the_same_along_a_sum_is_multiplied_by_once(function, shape):
 
 @pytest.mark.parametrize("passes", ["jaxpr-reassociate", "jaxpr-reassociate{min-gain=0}"])
 def test_products_of_one_structure_have_factors_of_their_own(passes):
-    """The order is found once; what is multiplied in it is not the same, and one is a square."""
+    """The order is found once for all; the products have different factors, one is a square."""
     rng = np.random.RandomState(0)
     a, b, c = (rng.randint(-3, 4, (6, 6)) for _ in range(3))
     v, w = (rng.randint(-3, 4, 6) for _ in range(2))
@@ -375,7 +375,7 @@ def test_products_of_one_structure_have_factors_of_their_own(passes):
 @pytest.mark.compat
 @pytest.mark.parametrize("passes", ["jaxpr-reassociate", "jaxpr-reassociate{min-gain=0}"])
 def test_products_that_a_reshape_parts(passes):
-    """Where rows begin within rows, two products are no one; the second and third are alike."""
+    """If a reshape splits rows, two products cannot be merged; the second and third are alike."""
     rng = np.random.RandomState(0)
     a, b, c, d = (rng.randint(-3, 4, shape) for shape in ((6, 4), (4, 4), (6, 4), (6, 5)))
     v, one = rng.randint(-3, 4, 5), rng.randint(-3, 4, (2, 1))
@@ -392,7 +392,7 @@ def test_products_that_a_reshape_parts(passes):
 
 
 def test_an_identity_is_no_factor_where_one_like_it_is():
-    """A conversion of a mask is made of nothing; one of an array, of the same type, of that."""
+    """A converted mask has no factors; a converted array of the same type has the array."""
 
     def converted(x, weak):
         return lax.convert_element_type_p.bind(x, new_dtype=x.dtype, weak_type=weak, sharding=None)
@@ -415,7 +415,7 @@ def test_an_identity_is_no_factor_where_one_like_it_is():
 
 
 def test_long_products_are_read():
-    """Each of whose factors runs over what the next one does."""
+    """All factors of the product have the same dimension."""
     w, x = normal(4, 4), np.linspace(0.5, 1, 4, dtype=np.float32)
 
     def function(w, x):
@@ -443,20 +443,20 @@ def test_a_reshape_that_permutes_first_is_a_transpose():
 
 
 def test_long_elementwise_products_are_ordered_step_by_step(monkeypatch):
-    """Not pair by pair: a number is squared in few ops, and has many factors."""
+    """Not all pairs are tried: a few squarings already give a number many factors."""
     products = []
     multiplied = Network.multiplied
     monkeypatch.setattr(Network, "multiplied", lambda *a: products.append(1) or multiplied(*a))
     factors = (((0,), (1,)),) * 1000 + (((0,),),) * 20
     found = best_order(Network((31, 37), factors, (), ((1,),), 4, COSTS))
     assert len(found.steps) == 1019
-    # Then the rows are summed over, as a product with a vector.
+    # The rows are summed last, as a product with a vector.
     assert found.cost.flops == 2 * 31 * 37
     assert 1019 <= len(products) < 20_000
 
 
 def test_sequences_of_indices_in_another_order():
-    """An index that is on both sides cannot be split on one of them."""
+    """An index that occurs on both sides cannot be split on one of them."""
     i, j = Index(2), Index(6)
     with pytest.raises(NotAnEinsum):
         unify([i, j], [j, i])

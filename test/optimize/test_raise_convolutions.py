@@ -28,7 +28,7 @@ def count(program):
 
 @st.composite
 def windows(draw):
-    """What a convolution in 2 or 3 dimensions is made of, as a sum of products; and operands.
+    """Parameters of a sum of products that is a convolution in 2 or 3 dimensions; and operands.
 
     The dimensions of the array and of the kernel are in any order, matrices may be transposed, and
     come first.
@@ -107,7 +107,7 @@ def test_what_else_is_added_and_matrices_of_their_own():
 
 @pytest.mark.compat
 def test_not_finite():
-    """An infinite number meets what it met: no others are multiplied with zeros."""
+    """Infinite numbers are multiplied with the same numbers as before, and never with zeros."""
     k = RNG.randn(2, 2, 4, 8).astype(np.float32)
     x = RNG.randn(2, 6, 6, 4).astype(np.float32)
     k[1, 0, 2, 3], x[1, 2, 3, 0] = np.inf, np.nan
@@ -156,7 +156,7 @@ def test_other_platforms(batch, on_tpu):
 
 
 def test_long_sequences():
-    """Of windows along one dimension those of much work."""
+    """Windows along one dimension are raised if there is much work."""
     k = RNG.randn(3, 32, 32).astype(np.float32)
     x = RNG.randn(8, 300, 32).astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""Raising loops: bit for bit what JAX computes, and nothing of size n carried around n times."""
+"""Raising loops: results equal JAX's bit for bit, and no loop carries an array that it updates."""
 
 import re
 import tracemalloc
@@ -24,7 +24,7 @@ LOOPS = "jaxpr-raise-loops{batch-bytes=0}"
 
 
 def raised(function, *args, passes=LOOPS, target=None):
-    """The program with its loops raised, and what that says it did."""
+    """The program with its loops raised, and the remarks."""
     remarks = []
     program = jaxmlir.trace(function)(*args).optimize(1).run_passes("jaxpr-licm")
     options = {"target": target, "remarks": lambda r: remarks.append(str(r))}
@@ -78,7 +78,7 @@ def backwards_scan(x):
 
 
 def windows(low, step, width):
-    """Sums over windows that overlap."""
+    """Sums over overlapping windows."""
 
     def function(x):
         def body(i, out):
@@ -98,7 +98,7 @@ def blocks(x):
 
 
 def copied(where):
-    """What is written is what was read."""
+    """A loop that writes the values that it has read."""
 
     def function(x):
         def body(i, out):
@@ -126,7 +126,7 @@ def from_a_constant(x):
 
 
 def table(x):
-    """Each entry from three neighbours, as in the distance of two sequences."""
+    """Each entry depends on three neighbours, as in the edit distance of two sequences."""
 
     def row(i, d):
         def entry(j, d):
@@ -139,7 +139,7 @@ def table(x):
 
 
 def table_of_sums(x):
-    """Columns first, the last row first, added to what is there."""
+    """Goes through columns, from the last row up, and adds to the existing entries."""
 
     def column(j, d):
         def entry(i, d):
@@ -198,7 +198,7 @@ def test_raised(name):
     function, x = RAISED[name]
     program, remarks = raised(function, x)
     assert any("written by the loop's counter" in remark for remark in remarks)
-    # A row of which components are written one by one is still updated, as a row.
+    # A row whose components are written one by one is still updated, as a row.
     assert not carries_arrays(program) or name == "components" or name.startswith("table")
     assert not name.startswith("table") or any("slabs of [1, 1]" in remark for remark in remarks)
     same_bits(program, function, x)
@@ -208,18 +208,18 @@ def test_raised(name):
 @pytest.mark.parametrize(
     "function",
     [
-        # Written twice, or out of bounds.
+        # Elements are written twice, or out of bounds.
         lambda x: for_loop(0, 8, lambda i, o: o.at[i // 2].set(x[i]), 0 * x),
         lambda x: for_loop(0, 8, lambda i, o: o.at[i + 3].set(x[i]), 0 * x),
-        # Where, depends on the data.
+        # The position depends on the data.
         lambda x: for_loop(0, 8, lambda i, o: o.at[jnp.abs(x[i]).astype(int)].set(1), x),
-        # All of it is looked at.
+        # The body reads the whole array.
         lambda x: for_loop(0, 8, lambda i, o: o.at[i].set(o.sum()), x),
         lambda x: for_loop(0, 8, lambda i, o: o.at[i].set(o[7 - i]), x),
         lambda x: lax.scan(lambda o, i: (o.at[i].set(1), o), x, jnp.arange(8)),
-        # Another array of the carry.
+        # The body swaps the carried arrays.
         lambda x: for_loop(0, 8, lambda i, o: (o[1].at[i].set(1), o[0]), (x, x)),
-        # All of it is written, by an index of no dimension.
+        # The whole array is written, by an index without dimensions.
         lambda x: for_loop(0, 8, lambda i, o: o.at[:].set(o[i] + x), x),
         lambda x: for_loop(0, 8, lambda i, o: o.at[:].add(x[i]), x),
     ],
@@ -247,7 +247,7 @@ def test_rows_that_may_be_the_one_that_is_written(above):
 
 
 def test_what_is_added_to_an_array_that_stays_is_scattered():
-    """The derivative of the scatter is a read, that of an update an array of the same size."""
+    """The derivative of a scatter is a read; that of an update is an array of the same size."""
 
     def function(x):
         def element(i, k):
@@ -263,7 +263,7 @@ def test_what_is_added_to_an_array_that_stays_is_scattered():
 
 
 def test_columns_of_which_little_is_touched():
-    """They are raised for the derivative alone, which goes through all of an array otherwise."""
+    """Raising pays only for the derivative, which would otherwise go through the whole array."""
     rows = np.arange(32) * 5 % 32
 
     def function(x, rows):
@@ -295,7 +295,7 @@ def test_positions_are_clamped_as_before():
 
 @pytest.mark.parametrize("known", [True, False])
 def test_loops_that_share_a_body(known):
-    """Those that begin alike are raised once, and each says so; one begins at an unknown place."""
+    """Loops with equal starts are raised once, and each has a remark; one has an unknown start."""
 
     def sums(first, x):
         return for_loop(first, 8, lambda i, out: out.at[i].set(out[i] + jnp.sin(x[i])), x)
@@ -391,7 +391,7 @@ def test_parts_of_no_elements(body):
 @pytest.mark.compat
 @pytest.mark.parametrize("start, step", [(2**63 + 5, 1), (5, 2**64 - 1), (2**62, 2**62)])
 def test_counters_of_unsigned_integers(start, step):
-    """Beyond what a signed one of as many bits can hold."""
+    """The counters exceed the range of a signed integer with as many bits."""
     with jax.enable_x64(True):
 
         def function(x):
@@ -419,7 +419,7 @@ def test_counters_of_unsigned_integers(start, step):
 @pytest.mark.parametrize(("start", "step", "reverse"), [(11, -1, False), (0, 1, True)])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint32])
 def test_counters_of_unsigned_integers_whose_rows_run_down(dtype, start, step, reverse):
-    """The numbers, which the body looks at, are computed with a step that wraps around."""
+    """The body reads the counter, which is computed with a step that wraps around."""
 
     def function(x):
         def body(i, _):
@@ -434,7 +434,7 @@ def test_counters_of_unsigned_integers_whose_rows_run_down(dtype, start, step, r
 
 @pytest.mark.compat
 def test_one_row_that_no_iteration_writes():
-    """It is the same in all of them, and not a row for each."""
+    """The row is the same in all iterations, and is not stacked."""
 
     def function(x):
         def body(i, out):
@@ -472,7 +472,7 @@ def test_a_while_that_carries_nothing():
 
 
 def test_loops_of_very_many_iterations():
-    """Where the counter of each, or a number for each pair, would take gigabytes."""
+    """An array of all counters, or of a number for each pair of counters, would take gigabytes."""
 
     def function(x):
         def row(i):
@@ -489,7 +489,7 @@ def test_loops_of_very_many_iterations():
 
 
 def test_the_gradient_is_linear():
-    """Bytes that the gradient's loops carry: without raising, two arrays of the size of x."""
+    """Limits the bytes that the gradient's loops carry: unraised, two arrays of the size of x."""
     function, x = RAISED["rows"]
     program, _ = raised(function, x)
     _, pullback = program.linearize()
@@ -502,7 +502,7 @@ def swish(x):
     return x * jax.nn.sigmoid(x)
 
 
-# Not the derivative, to see that the rule is kept.
+# Deliberately not the derivative, to see that the rule is kept.
 swish.defvjp(lambda x: (swish(x), x), lambda x, ct: (2 * ct * jnp.cos(x),))
 
 
@@ -540,7 +540,7 @@ def test_maps_that_are_alike_but_for_their_constants(batch_bytes, loops):
                 return total + jnp.sum(row * rate), row
 
             total, xs = lax.scan(of_row, total, xs)
-        # The same ops elsewhere.
+        # The same ops outside of the loops.
         return lax.scan(lambda *args: of_row(*args, rate=0.7), total, xs)
 
     rng = np.random.RandomState(3)
@@ -623,8 +623,8 @@ POSITIONS = {
     "i xor 1": lambda i: i ^ 1,
 }
 position = st.sampled_from(sorted(POSITIONS))
-# How one of two carried arrays is written, where, and which one is read, where: as it is, or with
-# what is read of a constant.
+# A random statement writes one of two carried arrays at a position, and reads one of them at a
+# position; it writes the value as it is, or combined with a value read from a constant.
 array = st.integers(0, 1)
 statement = st.tuples(
     st.sampled_from(["set", "add", "max", "copy"]), array, position, array, position, position
@@ -640,7 +640,7 @@ statement = st.tuples(
     reverse=st.booleans(),
 )
 def test_random_loops(statements, low, count, reverse):
-    """Reads and writes at random positions, out of bounds and on top of each other too."""
+    """Reads and writes at random positions, also out of bounds and overlapping."""
 
     def function(x, *arrays):
         def body(arrays, i):
@@ -660,7 +660,7 @@ def test_random_loops(statements, low, count, reverse):
     args = [np.linspace(*ends, 16, dtype=np.float32) for ends in ((-1, 2), (2, 0), (1, 4))]
     program, _ = raised(function, *args)
     with jax.disable_jit():
-        # Op by op: compiled, fused multiply-adds round differently.
+        # Evaluate op by op, because fused multiply-adds of compiled code round differently.
         got, want = (
             core.jaxpr_as_fun(jaxpr)(*args)
             for jaxpr in (program.to_jaxpr(), jax.make_jaxpr(function)(*args))
@@ -672,7 +672,7 @@ def test_random_loops(statements, low, count, reverse):
 
 @pytest.mark.parametrize("axis, step", [(0, 1), (1, 3)])
 def test_windows_that_a_gather_reads_are_read_as_wholes(axis, step):
-    """Not by the positions of all of their elements."""
+    """The gather does not index all of the windows' elements."""
     count, width = 15, 20
     shape = [5, 5]
     shape[axis] = step * (count - 1) + width

@@ -1,4 +1,4 @@
-"""Systems solved for the vectors that are wanted: which are, and that numbers are JAX's."""
+"""Linear systems solved only for the vectors that are needed: which are, and JAX's numbers."""
 
 import hypothesis
 import hypothesis.strategies as st
@@ -21,7 +21,7 @@ SPD = A @ A.T
 
 
 def rewritten(function, *args):
-    """The program after the pass, and what it says."""
+    """The program after the pass, and its remarks."""
     remarks = []
     program = jaxmlir.trace(function)(*args).optimize(1)
     after = program.run_passes("jaxpr-reassociate-solves, jaxpr-dce", remarks=remarks.append)
@@ -60,7 +60,7 @@ def same_as_jax(program, function, *args):
             1,
         ),
         "by Cholesky": (lambda a, y: cho_solve(cho_factor(a), jnp.eye(6)) @ y, (SPD, Y), 2),
-        # The solution itself is wanted, or of a batch, or there are more vectors than right sides.
+        # The solution is a result, or a batch, or there are more vectors than right-hand sides.
         "with itself": (
             lambda a, b: (s := jnp.linalg.solve(a, jnp.tile(b, (1, 20)))) @ s.T,
             (A, B),
@@ -87,7 +87,7 @@ def test_what_is_solved_for(function, args, count):
 
 
 def test_no_two_ways_take_turns():
-    """Either of ``y^T (A^-1 B)`` and ``(A^-T y)^T B`` could be had from the other."""
+    """The pass must not rewrite ``y^T (A^-1 B)`` and ``(A^-T y)^T B`` into each other forever."""
     a, b, y = (RNG.randn(*shape).astype(np.float32) for shape in ((6, 6), (6, 5), (1, 6)))
 
     def function(a, b, y):
@@ -128,7 +128,7 @@ def test_singular_matrices_have_no_solution():
 
 
 def test_rows_that_a_type_cannot_number_make_no_identity():
-    """Row 256 has the number 0 again, in eight bits."""
+    """In eight bits, row 256 has the number 0 again."""
     a, y = np.diag(np.arange(1.0, 301)).astype(np.float32), np.ones(300, np.float32)
 
     def function(a, y):
@@ -141,7 +141,7 @@ def test_rows_that_a_type_cannot_number_make_no_identity():
 
 @pytest.mark.parametrize("shapes", [((1, 30), (30, 30)), ((30, 30), (30, 1))])
 def test_rows_of_one_number_make_no_identity(shapes):
-    """Compared with the numbers of columns, zero is in the first one."""
+    """A single row's number, zero, equals only the number of the first column."""
 
     def function(a, y):
         i, j = (lax.broadcasted_iota(np.int32, shape, d) for d, shape in enumerate(shapes))

@@ -60,7 +60,7 @@ def nested(w, x):
 
 
 def stacked_layers(w, x):
-    """A loop over what another one gives."""
+    """A loop over the stacked results of another loop."""
     _, ys = lax.scan(lambda h, y: (jnp.tanh(h @ w + y),) * 2, x, jnp.ones((6, 32)))
     h, _ = lax.scan(lambda h, y: (jnp.tanh(h @ w.T + jnp.sin(y)), None), x, ys)
     return jnp.sum(h**2)
@@ -74,7 +74,7 @@ def branching(w, x):
 
 
 def sums(w, x):
-    """A loop of which nothing is left: the backward one computes all it needs again."""
+    """A loop whose residuals are all recomputed by the backward loop, so that it disappears."""
     return lax.scan(lambda s, row: (s + jnp.sum(jnp.sin(row @ w) ** 2), None), 0.0, x)[0]
 
 
@@ -102,7 +102,7 @@ FUNCTIONS = {
 
 
 def gradients(f, args):
-    """The derivative as a program: differentiated in the dialect, and by JAX."""
+    """The gradient as two programs: differentiated in the dialect, and by JAX."""
     return (
         jaxmlir.trace(f)(*args).grad().optimize(1),
         jaxmlir.trace(jax.grad(f))(*args).optimize(1),
@@ -132,7 +132,7 @@ def test_pairs_of_loops_that_are_alike_share_their_bodies():
     def f(w, x):
         for _ in range(4):
             x, ys = lax.scan(lambda x, _: (jnp.sin(jnp.tanh(x @ w) ** 2),) * 2, x, None, 12)
-        # What the last loop stacks is read by others as well.
+        # Other ops also read the stacked results of the last loop.
         return jnp.sum(ys * x)
 
     def loops_of_each_body(program):
@@ -200,7 +200,7 @@ def test_the_price_of_a_stack_is_that_of_a_concatenation():
 
 @pytest.mark.compat
 def test_neighbours_are_shifted_again():
-    """A shift is two copies: of a wave the states are stored, and not their shifts and slopes."""
+    """A shift is only two copies: the states of a wave are stored, but not shifts and slopes."""
 
     def wave(x):
         def step(_, x):
@@ -221,7 +221,7 @@ def test_neighbours_are_shifted_again():
 @pytest.mark.compat
 @pytest.mark.parametrize("shape", [(16, 32, 1, 64), (16, 32, 64)])
 def test_slices_of_an_argument_are_not_stored(shape):
-    """An argument with other dimensions is still the argument, which is in memory anyway."""
+    """A reshaped argument is still the argument, which is in memory anyway."""
     x = np.asarray(np.random.RandomState(4).randn(512, 64), np.float32)
     w = np.asarray(np.random.RandomState(5).randn(64, 8) / 8, np.float32)
 
@@ -242,8 +242,8 @@ def test_slices_of_an_argument_are_not_stored(shape):
     ("rows", "size", "length", "products"), [(1, 64, 5000, 2), (16, 64, 5000, 3), (16, 128, 9, 2)]
 )
 def test_the_price_of_a_product(rows, size, length, products):
-    """To multiply a matrix by one vector takes as long as by four: that result is stored.  So is
-    one that takes long to compute again, where that saves little memory."""
+    """A product of a matrix with one vector takes as long as with four, so its result is stored.
+    So is a result that takes long to recompute and needs little memory."""
 
     def loss(w, h):
         return jnp.sum(lax.scan(lambda h, _: (jnp.tanh(h @ w), None), h, None, length=length)[0])
@@ -252,13 +252,13 @@ def test_the_price_of_a_product(rows, size, length, products):
     gradient = jaxmlir.trace(loss)(*args).optimize(1).grad().optimize(1)
     program = gradient.run_passes("jaxpr-remat{calls=inf}")
     (backward,) = (f for name, f in program.functions.items() if "bwd" in name)
-    # Those of the cotangents of w and of h, and one of the forward loop.
+    # The products are those of the cotangents of w and of h, and maybe one of the forward loop.
     assert str(backward).count('"jaxpr.dot_general"') == products
 
 
 @pytest.mark.compat
 def test_the_result_is_transformed_like_any_program(tmp_path):
-    """Saved and loaded, batched, and differentiated once more."""
+    """The result is saved and loaded, batched, and differentiated again."""
     f, args = FUNCTIONS["outputs"], (WEIGHTS, STATE)
     jaxmlir.trace(f)(*args).grad().remat(0.3).save(tmp_path / "less.jaxmlir")
     less = jaxmlir.load(tmp_path / "less.jaxmlir")
@@ -284,7 +284,7 @@ def test_random_programs(steps, budget):
 
 @pytest.mark.parametrize("name", ["recurrent", "reverse"])
 def test_the_compiler_leaves_the_recomputation_in(name):
-    """XLA computes functions that it would not compute without, and needs less memory."""
+    """The executable has more transcendental ops than without the pass, and needs less memory."""
     f, args = FUNCTIONS[name], (WEIGHTS, STATE)
     for program in gradients(f, args):
         less = program.remat(0.3)
@@ -316,7 +316,7 @@ def test_segments_of_very_long_loops_are_found_soon():
 
 
 def test_segments_take_the_square_root_of_the_memory():
-    """Of a loop whose state is all there is to store, and whose length is prime."""
+    """Only the state of the loop can be stored, and the loop's length is prime."""
     temps = {}
     for length in (67, 269):
         f = recurrent(length, body=lambda x, w: jnp.sin(x))
@@ -369,7 +369,7 @@ def test_what_a_policy_stores_stays_stored(budget):
         ops = less.function(less.name).entry_block
         loops = [op for op in ops if op.operation.name == "jaxpr.scan"]
         shapes = [v.type.shape for loop in loops for v in loop.results]
-        # Of all eight iterations; the state alone would be stored for some of them.
+        # Values of all eight iterations are stored; the state alone would be for only some.
         assert sum(math.prod(shape) for shape in shapes if shape[-2:] == [16, 32]) > 8 * 16 * 32
 
 
@@ -404,7 +404,7 @@ def test_remarks_name_the_users_line():
 
 
 def test_maximum_flow_is_minimum_cut():
-    """Against scipy's maximum flow, on random graphs."""
+    """The minimum cut equals scipy's maximum flow, on random graphs."""
     rng = random.Random(0)
     for _ in range(50):
         count = rng.randint(2, 12)
@@ -436,7 +436,7 @@ def test_an_infinite_path_cannot_be_cut():
 
 @pytest.mark.parametrize("memory", [0.0, 1.0, 30.0, 1e4])
 def test_no_other_choice_is_cheaper(memory):
-    """The minimum cut against all sets of values that could be stored."""
+    """Compares the minimum cut with all sets of values that could be stored."""
 
     def step(x, w):
         y = jnp.tanh(x @ w)
@@ -475,7 +475,7 @@ def test_no_other_choice_is_cheaper(memory):
 
 
 def is_cheap(value):
-    """Not worth storing whatever it costs: a constant, or a part of another value."""
+    """Whether a value is never worth storing: a constant, or another value in another shape."""
     op = value.owner
     return getattr(op, "name", "") in (
         "jaxpr.constant",
@@ -493,7 +493,7 @@ def is_cheap(value):
     [
         (recurrent(10), True),
         (nested, True),
-        # Of each iteration its state is stored, and less than that cannot be.
+        # The state of each iteration is stored; less is not possible.
         (recurrent(10, body=lambda x, w: x @ w), False),
         (lambda w, x: lax.scan(lambda c, _: (c * 0.5, None), w, None, 4)[0].sum(), False),
     ],

@@ -1,4 +1,4 @@
-"""Memory budgets: what a compiled program takes, and straight-line code that is run again."""
+"""Memory budgets: the memory of compiled programs, and recomputed straight-line code."""
 
 import functools
 import re
@@ -21,7 +21,7 @@ from jaxmlir.optimize.memory.straight import in_segments
 
 
 def layers(ws, x):
-    """Straight-line code, of which the derivative reads several values of each layer."""
+    """Straight-line code whose derivative reads several values of each layer."""
     for w in ws:
         x = x + jnp.sin(jnp.tanh(x @ w) ** 2)
     return jnp.sum(x)
@@ -51,7 +51,7 @@ def test_a_budget_is_positive():
 @pytest.mark.compat
 @pytest.mark.parametrize("budget", [0.5, 0.35])
 def test_straight_line_code_is_run_again(budget):
-    """JAX 0.10 merges what `jax.checkpoint` computes again with what was there before."""
+    """JAX 0.10 merges values that `jax.checkpoint` recomputes with the original ones."""
     for program in gradients(layers, LAYERS):
         remarks = []
         less = program.remat(budget, remarks=remarks.append)
@@ -77,7 +77,7 @@ def test_straight_line_code_that_is_run_again_is_transformed_like_any():
 
 @pytest.mark.compat
 def test_what_is_not_to_run_twice_runs_once():
-    """Numbers from a generator that has a state, what is seen from outside, and what has a name."""
+    """Random numbers of a stateful generator, callbacks, and named values."""
     seen = []
 
     def f(ws, x):
@@ -98,7 +98,7 @@ def test_what_is_not_to_run_twice_runs_once():
 
 
 def test_where_results_take_all_memory_nothing_is_run_again():
-    """What is computed on the way is in their memory, which is there from the start."""
+    """Intermediate values fit into the results' memory, which is allocated from the start."""
 
     def f(ws, x):
         for w in ws:
@@ -112,8 +112,8 @@ def test_where_results_take_all_memory_nothing_is_run_again():
 
 @pytest.mark.compat
 def test_what_could_run_early_waits():
-    """On grids, of which XLA runs early what it can, as memory is no concern to it where there is
-    so little, and fuses each step into the next ones."""
+    """Steps on small grids: XLA does not mind memory at these sizes, so it runs ops as early as it
+    can, and fuses each step into the next ones."""
 
     def f(u, v):
         for _ in range(12):
@@ -129,8 +129,8 @@ def test_what_could_run_early_waits():
 
 @pytest.mark.compat
 def test_sums_are_stored_on_the_way():
-    """Of derivatives by one matrix that all layers have, which XLA adds up at the end, all at once;
-    they are most of what is in memory."""
+    """The layers share one matrix; XLA adds up its cotangents at the end, all at once, and they
+    would take most of the memory."""
 
     def f(w, x):
         for _ in range(24):
@@ -146,7 +146,7 @@ def test_sums_are_stored_on_the_way():
 
 @pytest.mark.compat
 def test_zeros_to_write_into_are_made_late():
-    """XLA makes those of all layers right at the start."""
+    """XLA would make the zeros for the gathers' gradients of all layers right at the start."""
 
     def f(x, i):
         for _ in range(16):
@@ -163,8 +163,8 @@ def test_zeros_to_write_into_are_made_late():
 @pytest.mark.compat
 @pytest.mark.parametrize("number", [2, 4, 8])
 def test_what_waits_is_another_buffer(number):
-    """XLA writes into what it takes for the last reader's own, and a kernel may read a value of the
-    forward pass, transposed, and the one that waited."""
+    """XLA writes in place into an operand if a kernel is its last reader.  The kernel may read both
+    a value of the forward pass, transposed, and the value that waited."""
 
     def f(x, y):
         x = x * jnp.roll(y, 1, 0) * 0.5 + x
@@ -202,8 +202,8 @@ def test_batches_are_computed_in_tiles_within_a_budget():
 @pytest.mark.compat
 @pytest.mark.parametrize("name", ["gnn", "lstm_unrolled", "newton_unrolled", "gray_scott_unrolled"])
 def test_half_of_the_memory(name):
-    """Where segments of what is stored take less than half, by the compiler and not by estimates,
-    which are off by up to 1.6 for these."""
+    """Segments of these programs take less than half of the memory, as the compiler reports;
+    estimates are off by up to 1.6 here."""
     function, args = (PROGRAMS | NAIVE)[name].make("full")
     less = jaxmlir.trace(function)(*args).grad().optimize(1).remat(0.5)
     of_jax = jax.jit(jax.grad(function)).lower(*args).compile().memory_analysis()
@@ -212,7 +212,7 @@ def test_half_of_the_memory(name):
 
 @pytest.mark.compat
 def test_where_nothing_takes_less_it_stays_as_it_is():
-    """A product whose factors are there anyway."""
+    """The factors of the product are arguments, which are in memory anyway."""
     program = jaxmlir.trace(lambda a, b: jnp.sum((a @ b) ** 2))(WEIGHTS, WEIGHTS).grad((0, 1))
     remarks = []
     with pytest.warns(UserWarning, match="@lambda.grad needs .*; the budget is"):
@@ -231,7 +231,7 @@ def test_memory_is_estimated_if_that_is_asked_for():
 
 @pytest.mark.compat
 def test_memory_is_estimated_where_the_program_is_not_compiled():
-    """It calls what is registered elsewhere."""
+    """The program calls a foreign function that is not registered in this process."""
 
     def f(ws, x):
         start = jax.ffi.ffi_call("elsewhere", jax.ShapeDtypeStruct(x.shape, x.dtype))

@@ -1,4 +1,4 @@
-"""Random numbers that are drawn in one loop are those that JAX draws."""
+"""Random numbers drawn in one loop equal those that JAX draws."""
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ def loops(program):
 
 
 def mapped(function, *args, pipeline="jaxpr-roll-calls", target=None):
-    """A program before and after the pass, once it has been cleaned up."""
+    """A cleaned-up program before and after the pass."""
     program = jaxmlir.trace(function)(*args).optimize(1)
     return program, program.run_passes(pipeline, target=target)
 
@@ -41,7 +41,7 @@ def with_dropout(x, key, layers=5):
 
 @pytest.mark.parametrize("make", [jax.random.key, jax.random.PRNGKey])
 def test_masks_of_layers(make):
-    # Of small arrays other passes make batches.
+    # The arrays are large, because other passes batch small ones.
     x, key = np.linspace(-1.0, 1.0, 4096, dtype=np.float32).reshape(64, 64), make(3)
     program, after = mapped(with_dropout, x, key)
     assert (loops(program), loops(after)) == (0, 1)
@@ -78,7 +78,7 @@ def test_what_is_left_alone():
     assert loops(after) == 0
     _, after = mapped(with_dropout, X, key, target="cuda")
     assert loops(after) == 0
-    # One instruction each.
+    # With rbg, each draw is a single instruction.
     rbg = jax.random.key(0, impl="rbg")
     _, after = mapped(with_dropout, X, rbg)
     assert loops(after) == 0

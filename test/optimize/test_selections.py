@@ -1,4 +1,4 @@
-"""Elements selected early, and one-hot products: the same numbers, and no dense cotangents."""
+"""Early selection of elements, and one-hot products: equal numbers, and no dense cotangents."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ RNG = np.random.RandomState(0)
 ROWS, WORDS = 20, 40
 X = RNG.randn(ROWS, WORDS).astype(np.float32)
 LABELS = RNG.randint(0, WORDS, ROWS).astype(np.int32)
-# Numbers of rows that there are not, negative ones too.
+# Row numbers, some of them out of bounds or negative.
 OUTSIDE = np.array([3, -1, WORDS, 0, 7, -50, 3, 19], np.int32)
 
 
@@ -63,7 +63,7 @@ def test_selected_early(name):
     f, labels = EARLY[name]
     before, after = passed("jaxpr-hoist-slices{factor=1}, jaxpr-cse, jaxpr-dce", f, X, labels)
     assert str(after) != str(before)
-    # The same ops, of which a compiler may fuse a product and a sum in one and not in the other.
+    # The same ops, but the compiler may fuse a multiply-add in only one of the programs.
     np.testing.assert_allclose(after(X, labels), before(X, labels), rtol=1e-6)
     np.testing.assert_allclose(
         gradient(after)(X, labels), gradient(f)(X, labels), rtol=1e-5, atol=1e-6
@@ -71,7 +71,7 @@ def test_selected_early(name):
 
 
 def test_what_is_needed_as_a_whole_is_selected_from_late():
-    """The steps of a stencil whose margin is made of its edges."""
+    """A stencil whose margin consists of its edges: the slices are not hoisted."""
 
     def step(x):
         return jnp.tanh(x) * 2 + jnp.pad(x, 1, mode="wrap")[2:, 2:]
@@ -87,7 +87,7 @@ def test_what_is_needed_as_a_whole_is_selected_from_late():
 def test_the_cotangents_are_as_small_as_what_was_selected():
     _, after = passed("jaxpr-hoist-slices, jaxpr-cse, jaxpr-dce", by_hand, X, LABELS)
     text = str(after)
-    # Of the logarithm and the quotient nothing is left but what is wanted.
+    # The logarithm and the quotient are computed for the selected elements only.
     for op in ("log", "div"):
         lines = [line for line in text.splitlines() if f'"jaxpr.{op}"' in line]
         assert lines and all(line.endswith("-> tensor<20xf32>") for line in lines)
@@ -97,7 +97,7 @@ def test_slices_of_a_loop_have_one_cotangent_that_is_put_together():
     def loss(w, xs):
         def step(h, x):
             z = x + h @ w
-            # The first and the last are read by nobody.
+            # Nothing reads the first and the last columns.
             return jnp.tanh(z[:, 16:32]) * z[:, 32:48] - z[:, 64:80], None
 
         return jnp.sum(lax.scan(step, xs[0, :, :16], xs)[0] ** 2)
@@ -159,7 +159,7 @@ def test_one_hot_products_select(name):
 
 
 def test_selections_that_take_longer_to_compile_than_they_save():
-    """A gather, and the scatter of its gradient, take as long as a hundred ops."""
+    """A gather, and the scatter of its gradient, take as long to compile as a hundred ops."""
     rng = np.random.RandomState(0)
     for rows, numbers, selects in ((ROWS, 8, False), (1000, 256, True)):
         x, i = rng.randn(rows, WORDS).astype(np.float32), rng.randint(0, rows, numbers)
@@ -173,7 +173,7 @@ def test_selections_that_take_longer_to_compile_than_they_save():
 
 
 def test_selected_rows_that_a_reshape_parts():
-    """One number says which row is selected: to part these is no product with a selector."""
+    """One index selects each row: the split dimension of rows is no product with a selector."""
 
     def f(x, w):
         return jnp.reshape(x[np.arange(30 * ROWS) % 4], (30, ROWS, WORDS)) @ w
@@ -197,8 +197,8 @@ def test_selected_rows_that_a_reshape_parts():
     ],
 )
 def test_rows_that_were_promised_to_be_there(f, op, mode):
-    """What there is not is clipped by a gather, dropped by a scatter, and so by what takes their
-    places."""
+    """A gather clips indices out of bounds, a scatter drops the updates; so do the ops that replace
+    them."""
     before, after = passed("jaxpr-gather-dot{min-gain=0 sure-gain=0}", f, X, OUTSIDE)
     assert f'"jaxpr.{op}"' not in str(before) and f'"jaxpr.{op}"' in str(after)
     assert mode in str(after)
@@ -208,10 +208,10 @@ def test_rows_that_were_promised_to_be_there(f, op, mode):
 @pytest.mark.parametrize(
     "f",
     [
-        # The mask itself is wanted, or runs along with what is left.
+        # The mask is not contracted, or shares a remaining dimension with the other factor.
         lambda x, i: jax.nn.one_hot(i, WORDS) * x[:8],
         lambda x, i: jnp.einsum("bn,bn->n", jax.nn.one_hot(i, WORDS), x[:8]),
-        # Two ones in a row, or none of a kind that is known.
+        # The mask has several ones in a row, or is not known to be one-hot.
         lambda x, i: (i[:, None] <= jnp.arange(ROWS)).astype(x.dtype) @ x,
         lambda x, i: (x[:8, :1] == jnp.arange(ROWS)).astype(x.dtype) @ x,
         lambda x, i: (
@@ -227,7 +227,7 @@ def test_other_masks_stay(f):
 @pytest.mark.compat
 @pytest.mark.parametrize(("shape", "axis"), [((1, ROWS), 1), ((ROWS, 1), 0)])
 def test_numbers_that_run_along_with_the_rows(shape, axis):
-    """A square mask whose ones are where a row's own number is, not that of each index."""
+    """A square mask that compares each row's number with the index of the same row."""
 
     def f(x, i):
         rows = lax.broadcasted_iota(i.dtype, (ROWS, ROWS), axis)
@@ -267,7 +267,7 @@ def test_rows_are_counted_in_four_bits(dtype):
 
 
 def test_numbers_of_rows_that_are_filled_are_not_said_to_differ():
-    """Two that are out of bounds are the same once they are clipped."""
+    """Two indices out of bounds become equal when they are clipped."""
 
     def function(x, rows):
         picked = (

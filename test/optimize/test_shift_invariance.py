@@ -1,4 +1,4 @@
-"""Maxima that results do not depend on: found where they are, and nowhere else."""
+"""Maxima that results do not depend on: the analysis finds these, and no others."""
 
 import time
 
@@ -62,7 +62,7 @@ INVARIANT = {
 
 
 def signed_log_sum(x, v):
-    """The logarithm of the magnitude of a sum of terms of both signs, and the sum's sign."""
+    """The log-magnitude of a sum of terms of both signs, times the sum's sign."""
     m = jnp.max(x, 1, keepdims=True)
     total = jnp.sum(jnp.exp(x - m) * jnp.sin(5 * x), 1, keepdims=True)
     return (jnp.log(jnp.abs(total)) + m) * jnp.sign(total)
@@ -75,7 +75,7 @@ def exp(x, axis=1):
     return jnp.exp(x - jnp.max(x, axis, keepdims=True))
 
 
-# One thing is not as it should be.
+# Each of these violates one condition.
 DEPENDENT = {
     "no quotient": lambda x, v: exp(x),
     "wrong sum": lambda x, v: exp(x) / jnp.sum(exp(x), 0),
@@ -110,7 +110,7 @@ def test_invariant(name):
     assert count >= 1
     want = jax.grad(lambda x: jnp.sum(jnp.sin(f(x, V))))(X)
     np.testing.assert_allclose(jax.grad(after)(X), want, rtol=1e-4, atol=2e-6)
-    # Nothing of the maximum's derivative is left.
+    # The derivative of the maximum is gone.
     assert "reduce_max" in str(after.grad()) and "jaxpr.eq" not in str(after.grad())
 
 
@@ -141,7 +141,7 @@ def test_one_maximum_serves_several_temperatures():
 
 @pytest.mark.compat
 def test_scaled_integers_wrap_around():
-    """The maximum of what is scaled is not that of the numbers, scaled."""
+    """The maximum of scaled integers is not the scaled maximum."""
 
     def softmax(x):
         e = jnp.exp((x * 3 - jnp.max(x * 3)).astype(jnp.float32))

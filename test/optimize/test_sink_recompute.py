@@ -1,4 +1,4 @@
-"""Values that are computed late: which are, that XLA stores less, and that numbers are the same."""
+"""Values that are computed late: which ones, that XLA stores less, and that numbers stay equal."""
 
 import re
 
@@ -30,7 +30,7 @@ def with_late(program, options=ALL):
 
 
 def long(w):
-    """Something that needs more memory than all else, and takes a while."""
+    """A computation that takes long and needs more memory than everything else."""
     y = w @ w.T @ jnp.ones((16, 64)) @ jnp.ones((64, 64))
     for _ in range(4):
         y = jnp.tanh(y @ y.T) @ y
@@ -50,24 +50,24 @@ def watched(x, w):
 @pytest.mark.parametrize(
     ("function", "count"),
     [
-        # Read before and after, of what is small and an argument.
+        # Read before and after the long part, and computed from a small value and an argument.
         (lambda x, w: (p := normalized(x)) @ (y := long(w @ p.T @ p)) + p @ y @ w, 1),
         # An op without results reads it as well.
         (watched, 1),
         # Read after only: by a product, or in several kernels.
         (lambda x, w: (1 - x) @ long(w), 1),
         (lambda x, w: jnp.sum((q := x**-2) * (x @ long(w)), 0) + jnp.sum(q), 1),
-        # Not there any more, or not made of what is there.
+        # Operands are not in memory any more, or would have to be kept in memory.
         (lambda x, w: jnp.tanh(x @ w) @ long(w), 0),
-        # A result, an argument, and what one kernel computes on its way.
+        # A result, and a value that its only kernel computes anyway.
         (lambda x, w: (q := 1 - x, q @ long(w)), 0),
         (lambda x, w: x @ long(w) * (1 - x), 0),
-        # What takes long.
+        # A value that takes long to compute.
         (lambda x, w: (s := jnp.sin(x)) @ long(w @ s.T @ s), 0),
         (lambda x, w: (s := jnp.tanh(jnp.exp(x))) @ long(w @ s.T @ s), 0),
-        # A product: a quotient by a number.
+        # A quotient by a scalar, which becomes a product.
         (lambda x, w: (p := x / jnp.sum(x)) @ (y := long(w @ p.T @ p)) + p @ y @ w, 0),
-        # Read at once.
+        # A value that is read immediately.
         (lambda x, w: (p := normalized(x)) @ (p.T @ p), 0),
     ],
 )
@@ -96,7 +96,7 @@ def test_long_programs_are_left_alone(monkeypatch):
 
 
 def test_the_length_of_calls_of_calls():
-    """A function that calls one twice that calls one twice ... is not gone through to its end."""
+    """In a chain of functions that each call the next one twice, the pass does not follow all."""
     type_ = "(%x: tensor<f32>) -> tensor<f32>"
     call = '%{} = "jaxpr.jit"(%{}) {{jaxpr = @f{}, name = "f"}} : (tensor<f32>) -> tensor<f32>\n'
     functions = [f"func.func private @f0{type_} {{ return %x : tensor<f32> }}"]
@@ -112,7 +112,7 @@ def test_the_length_of_calls_of_calls():
 
 @pytest.mark.compat
 def test_arrays_do_not_go_through_calls():
-    """XLA would take what comes out for what went in, and might write over it."""
+    """XLA would alias the call's result and its operand, and might overwrite it."""
 
     def quotient(x, w):
         p = normalized(x)
@@ -165,7 +165,7 @@ def newton(e, m):
 
 
 def reaction(u, rate):
-    """What the derivative in the rate asks for is a difference from one."""
+    """The derivative with respect to the rate reads differences from one."""
     for _ in range(8):
         shifted = jnp.roll(u, 1, 0) + jnp.roll(u, -1, 0) - 2 * u
         u = u + 0.1 * shifted + rate * (1 - u) - u**3

@@ -1,4 +1,4 @@
-"""Sums that leave their loops: which do, how, and that numbers are JAX's."""
+"""Sums that leave their loops: which ones do, how, and that numbers equal JAX's."""
 
 import hypothesis
 import hypothesis.strategies as st
@@ -18,12 +18,12 @@ AT = np.array([3, -1, 70, 3, 0], np.int32)
 
 
 def outer(a, b):
-    """As derivatives of matrix products have it: ``jnp.outer`` is elementwise."""
+    """An outer product as in derivatives of matrix products; ``jnp.outer`` is elementwise."""
     return lax.dot_general(a, b, (((), ()), ((), ())))
 
 
 def deferred(function, *args):
-    """The program after the pass, and how often it says that something left a loop."""
+    """The program after the pass, and the number of its remarks about sums that left a loop."""
     remarks = []
     program = jaxmlir.trace(function)(*args).optimize(1)
     after = program.run_passes("jaxpr-sink-reductions{min-bytes=0}", remarks=remarks.append)
@@ -71,7 +71,7 @@ def total(term, init=0.0):
     }.values(),
 )
 def test_what_leaves(term, leaving):
-    # Of the rows of the loop, and of the values that are stacked anyway, any sum leaves.
+    # Any sum of the loop's rows, and of values that are stacked anyway, leaves.
     function = total(term, 0.5)
     program, count = deferred(function, W, X, AT)
     assert count == leaving
@@ -102,7 +102,7 @@ def test_what_the_loop_reads_stays(step):
 
 @pytest.mark.parametrize("dtype", [np.int32, np.complex64, jnp.bfloat16, np.float16])
 def test_types(dtype):
-    """Integers wrap around in every order; sums of narrow floats stay in their order."""
+    """Integers wrap around in any order of summation; sums of narrow floats keep their order."""
     x = (100 * X).astype(dtype)
 
     def function(x):
@@ -124,7 +124,7 @@ def test_types(dtype):
     [(np.int8, np.int32), (np.float16, np.float32), (jnp.bfloat16, np.float32)],
 )
 def test_products_wider_than_their_factors(narrow, wide):
-    """Their sums have no room in the type of the factors."""
+    """Their sums would overflow in the type of the factors."""
     x = (100 * RNG.randn(40, 64, 64)).astype(narrow)
     w = (100 * RNG.randn(64, 64)).astype(narrow)
 
@@ -154,7 +154,7 @@ def test_batches_and_empty_ones():
 
 
 def test_special_numbers():
-    """What is not a number is none in the sum either; the rest of a table is untouched."""
+    """A NaN stays a NaN in the sum; the other elements of a table do not change."""
     x = X.copy()
     x[1, 2], x[3, 4] = np.nan, np.inf
     for term in (
@@ -169,7 +169,7 @@ def test_special_numbers():
 
 
 def test_sums_of_what_products_read():
-    """The gradient of a bias beside that of weights: a sum of slices, which are there as it is."""
+    """The gradient of a bias beside that of weights: a sum of slices that are available anyway."""
 
     def function(xs, ys):
         def step(carry, rows):
@@ -197,7 +197,7 @@ def test_memory_is_kept():
     assert str(program.run_passes("jaxpr-sink-reductions")) == str(program)
     assert str(program.run_passes("jaxpr-sink-reductions{min-bytes=0}")) == str(program)
     unlimited = program.run_passes("jaxpr-sink-reductions{min-bytes=0 memory=inf}")
-    assert str(unlimited) == str(program)  # There are no slices to go by.
+    assert str(unlimited) == str(program)  # The length is unknown without slices.
 
 
 @pytest.mark.parametrize(("columns", "leaves"), [(False, True), (True, False)])
@@ -216,7 +216,7 @@ def test_what_the_product_copies_is_memory_too(columns, leaves):
     def stored(function):
         return jax.jit(function).lower(w, x).compile().memory_analysis().temp_size_in_bytes
 
-    # One stack more at most.
+    # At most one more stacked result is allowed.
     flat = after.run_passes("jaxpr-dot-to-2d")
     assert stored(flat) <= 2.1 * stored(jax.grad(loss, (0, 1)))
     for a, b in zip(after(w, x), jax.grad(loss, (0, 1))(w, x), strict=True):
@@ -258,7 +258,7 @@ def test_gradients_of_random_recurrences(cell, reverse, batch):
 
 @pytest.mark.parametrize("dtype", ["int4", "uint4", "int8", "int32"])
 def test_quotients_of_integers_are_added_up_as_they_are(dtype):
-    """Each is rounded."""
+    """Each quotient is rounded, so the sum must not be divided instead."""
 
     def f(x):
         def step(total, v):
@@ -276,10 +276,10 @@ def test_quotients_of_integers_are_added_up_as_they_are(dtype):
     [
         ((8,), lambda h, x, i: outer(h, x), {"cuda", "tpu"}),
         ((8,), lambda h, x, i: outer(x, x), {"cuda", "tpu"}),
-        # It stores one value more, which takes a TPU longer than the product.
+        # One more value is stored, which takes a TPU longer than the product.
         ((4, 8), lambda h, x, i: h.T @ x, {"cuda"}),
         ((8,), lambda h, x, i: outer(h, jnp.sin(h)), set()),
-        # A TPU scatters in a loop.
+        # A TPU runs a scatter as a loop.
         ((8,), lambda h, x, i: jnp.zeros((4096, 8)).at[i].set(h), {"cpu", "cuda"}),
     ],
 )

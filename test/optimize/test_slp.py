@@ -1,4 +1,4 @@
-"""What is stacked or added up, packed into a batch: numbers are JAX's."""
+"""Stacked or summed values, computed as a batch: numbers equal JAX's."""
 
 import hypothesis
 import hypothesis.strategies as st
@@ -20,7 +20,7 @@ def normal(*shape):
 
 
 def packed(function, *args, pipeline=EAGER):
-    """A program before and after the pass."""
+    """The program before and after the pass."""
     program = jaxmlir.trace(function)(*args).optimize(1)
     after = program.run_passes(f"{pipeline},jaxpr-canonicalize,jaxpr-dce")
     after.verify()
@@ -44,7 +44,7 @@ def count(program, *names):
     return [found.count(name) for name in names]
 
 
-# Where windows begin, as loops: each a dimension, a step, and how often.
+# The starts of windows, as nested loops: each has a dimension, a step, and a count.
 loops = st.lists(
     st.tuples(st.integers(0, 1), st.sampled_from([-3, -1, 1, 2, 5]), st.integers(2, 4)),
     min_size=1,
@@ -62,7 +62,7 @@ def test_windows(loops, size, is_first):
         starts = (starts[:, None] + steps).reshape(-1, 2)
     starts -= starts.min(0)
     hypothesis.assume(len(starts) >= 4 and len(np.unique(starts, axis=0)) == len(starts))
-    # Just as large as the windows need, or larger.
+    # The array is exactly as large as the windows need, or larger.
     shape = starts.max(0) + size + [0, 0 if is_first else 7]
 
     def stacked(x):
@@ -113,7 +113,7 @@ def test_windows_that_begin_anywhere():
     same_as_jax(after, gathered, x)
 
 
-# What a lane does with its own vector, the matrix and vector that all share, and one before.
+# Steps of a lane, with its own vector, the shared matrix and vector, and the lane's number.
 STEPS = {
     "shared": lambda x, w, b, i: jnp.tanh(w @ x),
     "add": lambda x, w, b, i: x + i * b,
@@ -141,7 +141,7 @@ def columns(ys):
 
 
 def moved_inside(ys, first):
-    """Written on top of each other where they begin out of bounds: the last one counts."""
+    """Writes that are out of bounds are clamped, so they overlap: the last one counts."""
     out = jnp.ones((12, 4))
     for i, y in enumerate(ys):
         places = jnp.array([first + i])
@@ -151,7 +151,7 @@ def moved_inside(ys, first):
 
 
 def scattered(ys, place, scatter):
-    """Numbers written to an array of one dimension, or none."""
+    """Scalars written to an array of one dimension, or of none."""
     out, places = jnp.ones((3,) * np.size(place)), jnp.reshape(jnp.asarray(place, np.uint32), -1)
     dims = tuple(range(out.ndim))
     for i, y in enumerate(ys):
@@ -160,7 +160,7 @@ def scattered(ys, place, scatter):
     return out
 
 
-# What becomes of the results.
+# How the results are combined.
 ENDS = {
     "sum": sum,
     "sum from the right": lambda ys: ys[0] + (ys[1] + (ys[2] + (ys[3] + ys[4]))),
@@ -194,8 +194,8 @@ ENDS = {
 }
 
 
-# How many products are left where it is not one: one lane is not as the others, or something else
-# that stands before the end needs a value that they are made of.
+# The number of products left, if it is not one: one lane differs from the others, or another op
+# before the end needs a value that the lanes compute.
 LEFT = {
     "added to a number": 5,
     "between others": 2,
@@ -252,7 +252,7 @@ def test_random_lanes(steps, end):
     "dtype, places, is_packed",
     [
         (np.int32, (2, 9, 4, 7), {"clip": True, "drop": True}),
-        # Moved inside, they are one place.
+        # Clamped, the last two are one position.
         (np.int32, (10, 11, 13, 30), {"clip": False, "drop": True}),
         (np.int32, (-1, -2, 3, 4), {"clip": False, "drop": True}),
         (np.int64, (2**40, 1, 2, 3), {"clip": True, "drop": False}),
@@ -278,7 +278,7 @@ def test_writes_out_of_bounds(dtype, places, is_packed, mode, add):
 
 
 def test_what_nothing_is_added_to_keeps_its_sign():
-    """A negative zero is one, too."""
+    """A negative zero stays negative."""
 
     def function(x, xs, w):
         for i, row in enumerate(xs):
@@ -322,7 +322,7 @@ def test_loops_in_loops_are_one_batch():
 
 
 def test_members_of_an_ensemble_and_not_their_steps():
-    """What a member adds up over time cannot be packed once its states are put together."""
+    """The pass packs members: a member's sum over steps cannot be packed once its states are."""
     xs, w = normal(6, 4), normal(4, 4)
 
     def ensemble(xs, w):
@@ -355,7 +355,7 @@ def test_what_two_loops_need_is_packed_with_the_first_of_them():
 
 
 def test_heads_that_read_the_same_rows():
-    """Products of one matrix with narrow ones are one product with them all."""
+    """The products of one matrix with several narrow ones become a single product."""
 
     def attention(x, w):
         heads = []
@@ -371,7 +371,7 @@ def test_heads_that_read_the_same_rows():
 
 
 def test_images_of_a_list():
-    """They are stacked, which pays for convolutions with a common kernel."""
+    """The images are stacked, which pays for convolutions with a common kernel."""
     images, kernel = [normal(1, 9, 8, 3) for _ in range(5)], normal(3, 3, 3, 6)
 
     def convolved(images, kernel):
@@ -410,7 +410,7 @@ def large(w, xs):
 
 
 def wide_layers_of_few_inputs(x, layers):
-    """One product would be a matrix whose columns are taken apart for the next one."""
+    """A single product would give a matrix whose columns must be split for the next product."""
     return sum(jnp.sum(jnp.tanh(x @ a) @ b) for a, b in layers)
 
 
@@ -436,7 +436,7 @@ def test_lanes_that_gain_nothing_are_left_alone(function, args):
 
 
 def test_what_each_computed_and_the_derivative_takes_apart():
-    """Sums of values that steps compute one after another are what their derivative never needs."""
+    """A chain of steps adds up values that its derivative does not need: they are not packed."""
 
     def chain(xs, x):
         total = 0.0

@@ -1,4 +1,4 @@
-"""Matrices inverted before loops that solve with them: which are, and that numbers are JAX's."""
+"""Matrices inverted before loops of solves: which ones are, and that numbers equal JAX's."""
 
 import hypothesis
 import hypothesis.strategies as st
@@ -18,7 +18,7 @@ X = RNG.randn(6).astype(np.float32)
 
 
 def rewritten(function, *args, options=""):
-    """The program after the pass, and how many solves are products then."""
+    """The program after the pass, and how many solves have become products."""
     remarks = []
     solves = f"jaxpr-reassociate-solves{options}"
     pipeline = f"{level_pipeline(1)},jaxpr-licm,{solves},jaxpr-cse,jaxpr-dce"
@@ -47,7 +47,7 @@ def by_diagonal(a, x):
 
 
 def with_other_factors(a, x):
-    """Solves by factors that are carried on, and changed."""
+    """Solves by factors that the loop carries and changes."""
     factors, _, permutation = lax.linalg.lu(lax.stop_gradient(a))
 
     def step(carry, _):
@@ -96,7 +96,7 @@ def same_as_jax(program, function, *args, jacobian=jax.jacrev):
             2,
         ),
         "loop in a loop": (nested, (A, X), 1),
-        # A loop that is too short, a matrix that changes, other solvers, and many right sides.
+        # The loop is too short, the matrix changes, other solvers, or many right-hand sides.
         "short": (loop(jnp.linalg.solve, 9), (A, X), 0),
         "another matrix": (
             loop(lambda a, x: jnp.linalg.solve(a + x[0] ** 2 * jnp.eye(6), x)),
@@ -172,7 +172,7 @@ def test_complex_and_empty():
 
 @pytest.mark.parametrize("condition", [1e2, 1e4, 1e6])
 def test_solutions_are_as_near_to_the_truth_as_those_by_factors(condition):
-    """Though they are much smaller than the inverse's norm times that of the right sides."""
+    """The solutions are much smaller than the inverse's norm times that of the right-hand sides."""
     rng = np.random.RandomState(1)
     n = 40
     (u, _), (v, _) = (np.linalg.qr(rng.randn(n, n)) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Batches computed some rows at a time: what is, and that numbers are JAX's."""
+"""Batches computed some rows at a time: which are tiled, and that numbers equal JAX's."""
 
 import functools
 
@@ -65,7 +65,7 @@ def convolved(w, x):
 
 @pytest.mark.parametrize("size", [2, 4, 7, 13])
 def test_gradients(size):
-    """Of weights, which are summed up over tiles, and of rows; with rows left over or not."""
+    """Gradients of weights, summed over tiles, and of rows; with and without leftover rows."""
     gradient = jaxmlir.trace(cross_entropy)(W, X, LABELS).grad(argnums=(0, 1)).optimize(1)
     after, remarks = tiled(gradient, size)
     assert len(remarks) == loops(after) >= 1
@@ -91,13 +91,13 @@ def test_convolutions():
     ("function", "count"),
     [
         (lambda x: jnp.sum(jnp.exp(x @ W) @ W.T), 1),
-        # A mean over the batch: one loop before it, and one after it.
+        # A mean over the batch: there is one loop before it, and one after it.
         (lambda x: (e := jnp.exp(x @ W)) / jnp.mean(e, 0) @ W.T, 2),
-        # A maximum over the batch; the product may be computed again after it.
+        # A maximum over the batch: the product may be recomputed after it.
         (lambda x: jnp.sum(jnp.exp((y := x @ W) - jnp.max(y)) @ W.T), 2),
-        # Rows that need all other rows.
+        # Each row needs all other rows.
         (lambda x: jax.nn.softmax(jnp.einsum("ik,jk", x, x)) @ x, 1),
-        # Columns are as good as rows.
+        # Columns can be tiled as well as rows.
         (lambda x: jnp.sum(jnp.cumsum(jnp.sort(jnp.exp(x), 0), 0), 0), 1),
     ],
 )
@@ -168,7 +168,7 @@ def test_special_numbers():
 
 @pytest.mark.compat
 def test_what_stays():
-    """Effects, random bits of the batch, small programs, loops."""
+    """Effects, random bits of a whole batch, small programs and loops are not tiled."""
 
     def printing(x):
         y = jnp.exp(x @ W)
@@ -185,7 +185,7 @@ def test_what_stays():
         program = jaxmlir.trace(function)(X).optimize(1)
         after, remarks = tiled(program)
         assert loops(after) == loops(program), function
-    # The bits are drawn at once; what is made of them may be summed up in tiles.
+    # The bits are drawn at once, but values computed from them may be summed in tiles.
     after, remarks = tiled(jaxmlir.trace(random)(X).optimize(1))
     drawn = [line for line in str(after).splitlines() if "random_bits" in line]
     assert len(drawn) == 1 and "14x6" in drawn[0]
@@ -199,10 +199,10 @@ def test_what_stays():
 
 @pytest.mark.compat
 def test_names_stay_stored():
-    """What a policy stores by its name is not computed again, nor is anything else by tiles."""
+    """Values that a policy saves by name are not recomputed, neither by tiles."""
     keep = jax.checkpoint_policies.save_only_these_names("kept")
 
-    # Of small numbers: the sine of a large one is another for each way to round a product.
+    # The numbers are small, because the sine of a large one depends on the product's rounding.
     @functools.partial(jax.checkpoint, policy=keep)
     def layer(x):
         return jnp.sin(checkpoint_name(jnp.exp(x @ W / 8), "kept")) @ W.T
@@ -220,12 +220,12 @@ def test_names_stay_stored():
 
 
 def count_named(program):
-    """How often a value that is named so is computed."""
+    """How often the named value is computed."""
     return str(program).count('name = "kept"')
 
 
 def test_loops_on_each_side_of_a_reduction_share_no_storage():
-    """What the first loop would store for the second is computed again, by jaxpr-remat."""
+    """jaxpr-remat recomputes the values that the first loop would store for the second."""
 
     def loss(x):
         y = jnp.exp(jnp.sin(x @ W)) @ W.T
@@ -243,7 +243,7 @@ def test_loops_on_each_side_of_a_reduction_share_no_storage():
 
 @pytest.mark.parametrize("name", ["softmax_memory", "gaussian_mixture"])
 def test_memory(name):
-    """The compiler needs less memory for what is chosen by default."""
+    """The pass's default choices take less memory, as the compiler reports."""
     loss, args = PROGRAMS[name].make("full")
     gradient = jaxmlir.trace(loss)(*args).optimize(1).grad().optimize(1)
     after = gradient.run_passes("jaxpr-tile")
@@ -252,7 +252,7 @@ def test_memory(name):
 
 
 def test_what_takes_the_place_of_its_operand_needs_no_memory():
-    """A softmax by itself is computed where its logits were: the memory is the compiler's."""
+    """A softmax is computed in its logits' buffer: the estimated memory equals the compiler's."""
     loss, args = PROGRAMS["softmax_memory"].make("full")
     program = jaxmlir.trace(loss)(*args).optimize(1)
     with scope():
@@ -302,7 +302,7 @@ STEPS = {
     st.booleans(),
 )
 def test_random_programs(steps, size, clean):
-    """Rounding: sums over the batch are in another order."""
+    """Results differ by rounding only: sums over the batch are in another order."""
 
     def loss(x):
         for step in steps:

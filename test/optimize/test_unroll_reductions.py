@@ -1,4 +1,4 @@
-"""Reductions over a few elements, unrolled: numbers are JAX's, of all kinds and types."""
+"""Unrolled reductions over a few elements: numbers equal JAX's, for all kinds and types."""
 
 import re
 
@@ -90,7 +90,7 @@ def test_many_results_with_jax_0_10(shape, axes, unrolled):
 
 
 def test_what_is_reduced_is_used_by_others():
-    """The slices are of the points: nothing of the size of all differences is only sliced."""
+    """Only the points are sliced: no array of all differences is computed just to be sliced."""
     x, y = (np.random.RandomState(k).randn(n, 3).astype(np.float32) for k, n in enumerate((5, 4)))
 
     def function(x, y):
@@ -116,7 +116,7 @@ KEEP = "jaxpr-unroll-reductions{calls=inf max-size=1 max-kept=4 min-results=4}"
 @pytest.mark.parametrize("axes", [(0, 1), 0, 1])
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min"])
 def test_a_short_last_axis_that_is_left(name, axes):
-    """Of what is computed of pairs, in one axis, in both."""
+    """Reduces an array of pairs over one of its axes, or both; the short last axis remains."""
     rng = np.random.RandomState(0)
     x, weights = rng.randn(6, 3).astype(np.float32), rng.rand(6, 6).astype(np.float32)
     x[0], x[1, 1] = np.inf, np.nan
@@ -137,7 +137,7 @@ def test_a_short_last_axis_that_is_left(name, axes):
 @pytest.mark.parametrize(
     "function",
     [
-        # An array that is there, what has another use, long rows, rows that are summed over.
+        # An argument is read, the operand has another use, rows are long, or rows are summed over.
         lambda x, y: jnp.sum((x[:, None] - x) * y, 0),
         lambda x, y: (jnp.sum(jnp.exp(x[:, None] - x), 0), jnp.exp(x[:, None] - x)),
         lambda x, y: jnp.sum(jnp.tile(x, 2)[:, None] * jnp.tile(x, 2), 0),

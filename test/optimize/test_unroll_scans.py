@@ -1,4 +1,4 @@
-"""Loops of which several iterations are one compute what they did."""
+"""Loops with several iterations unrolled into one give the same results."""
 
 import hypothesis
 import hypothesis.strategies as st
@@ -40,7 +40,7 @@ def test_gradients_are_those_of_jax(length, reverse):
     gradient.verify()
     assert ("unroll" in str(gradient)) == (length > 1)
     want = jax.value_and_grad(loss, (0, 1))(w, xs)
-    # Compiled here, as `run_passes` has decided.
+    # Parsed from text, so that calling it compiles the program as it is.
     got = jaxmlir.parse(str(gradient))(w, xs)
     for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         np.testing.assert_allclose(one, other, 2e-5, 2e-5)

@@ -1,4 +1,4 @@
-"""Blocks that stand several times in a program, batched: numbers are JAX's."""
+"""Batched blocks that occur several times in a program: numbers equal JAX's."""
 
 import itertools
 from functools import partial
@@ -25,7 +25,7 @@ def normal(*shape):
 
 
 def after(function, *args, pipeline=EAGER):
-    """A program before and after the pass."""
+    """The program before and after the pass."""
     program = jaxmlir.trace(function)(*args).optimize(1)
     return program, program.run_passes(f"{pipeline},jaxpr-dce")
 
@@ -43,8 +43,7 @@ def same_as_jax(program, function, *args):
         np.testing.assert_allclose(a, b, 1e-4, 1e-5)
 
 
-# What a block does with its own vector, the matrix and vector that all share, and a matrix of its
-# own.
+# Steps of a block, with its own vector, the shared matrix and vector, and a matrix for each turn.
 STEPS = {
     "shared": lambda x, w, b, own: jnp.tanh(w @ x),
     "own": lambda x, w, b, own: own @ x,
@@ -55,7 +54,7 @@ STEPS = {
     "sort": lambda x, w, b, own: jnp.sort(x),
     "outer": lambda x, w, b, own: jnp.sum(jnp.outer(x, b) * own, 1),
 }
-# What becomes of the results.
+# How the results are combined.
 ENDS = {
     "sum": sum,
     "from an array": lambda ys: sum(ys, jnp.ones(3)),
@@ -102,7 +101,7 @@ def test_random_blocks(steps, end, count):
     st.sampled_from(["anew", "from a row", "one goes on", "all go on"]),
 )
 def test_random_blocks_of_several_turns(steps, end, count, turns, start):
-    """The same is done several times to each of several things, or goes on from one to the next."""
+    """Several turns for each of several examples, or a state that passes between the examples."""
     args = normal(count, 3), normal(3, 3), normal(3), [normal(3, 3) for _ in range(turns)]
 
     def blocks(xs, w, b, own):
@@ -129,7 +128,7 @@ def written(ys, xs):
     return out
 
 
-# Where results meet, with what else goes there.
+# How the results are combined, together with other values.
 MEETING = {
     "written": written,
     "stacked between others": lambda ys, xs: jnp.stack([xs[0], *ys, xs[2]]),
@@ -155,7 +154,7 @@ def test_results_meet_among_others(name):
 @pytest.mark.parametrize("turns", [2, 5])
 @pytest.mark.parametrize("summed", [False, True])
 def test_several_steps_of_each_example(turns, summed):
-    """Nothing but the first step's state says where an example begins."""
+    """Only the state of an example's first step shows where the example begins."""
 
     def loss(w, xs):
         states, total = [], 0.0
@@ -169,7 +168,7 @@ def test_several_steps_of_each_example(turns, summed):
 
     args = normal(8, 8), normal(6, turns, 8)
     _, batched = after(loss, *args, pipeline="jaxpr-vectorize-blocks")
-    # The first step of all adds to nothing, and so is like no other: its example stays.
+    # The very first step adds to zero, unlike all others: its example is not batched.
     assert products(batched) == (2 * turns if summed else turns)
     same_as_jax(batched, loss, *args)
 
@@ -200,7 +199,7 @@ def test_examples():
 @pytest.mark.compat
 @pytest.mark.parametrize("end", [sum, jnp.array])
 def test_an_element_of_each_result(end):
-    """Slices of another place in each block are no bar."""
+    """Each block may slice at another position."""
     labels = RNG.randint(0, 5, 12).tolist()
 
     def losses(x, w):
@@ -217,7 +216,7 @@ def test_an_element_of_each_result(end):
 @pytest.mark.parametrize("width", [1, 3])
 @pytest.mark.parametrize("step", [1, 2])
 def test_slices_of_each_result(width, step):
-    """With steps, they are of other elements than a dynamic slice."""
+    """Strided slices have other elements than a dynamic slice."""
 
     def blocks(x, w):
         ys = [jnp.tanh(w @ x[i]) for i in range(8)]
@@ -338,7 +337,7 @@ def test_what_blocks_share_is_made_of_the_first_ones_constants():
 
 @pytest.mark.parametrize("count", [2, 4])
 def test_two_sums_in_one_chain(count):
-    """The first sum that is written stands in the chain of the second one."""
+    """The first sum is a term in the chain of the second one."""
     xs, weights = normal(count, 5), [normal(5, 5), normal(5, 5)]
 
     def blocks(xs, weights):
@@ -433,7 +432,7 @@ def in_several_loops(seeds, weights, kind):
 @pytest.mark.parametrize("kind", ["threefry2x32", "rbg"])
 @pytest.mark.parametrize("function", [in_blocks, in_a_loop, in_several_loops])
 def test_random_numbers_stay_the_same(function, kind):
-    """A batch of keys draws what each of them does, but not by all generators."""
+    """A batch of keys draws the same numbers as each single key, but not with all generators."""
     seeds, weights = np.arange(16, dtype=np.uint32), [normal(8, 8), normal(8, 8)]
 
     def sampled(seeds, weights):
@@ -466,10 +465,10 @@ def test_blocks_that_gain_nothing_are_left_alone(function, args):
 
 
 def with_an_own_primitive(rule):
-    """Doubles a row by a primitive that has no rule but the one that makes code of it.
+    """Doubles a row by a primitive that has only a lowering rule.
 
     Args:
-      rule: whether only the derivative does so.
+      rule: whether only the derivative uses the primitive.
     """
     double = Primitive("double_of_a_row")
     double.def_abstract_eval(lambda x: x)

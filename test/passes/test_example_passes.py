@@ -176,7 +176,7 @@ def test_what_is_not_known_better_is_dense():
     pattern = jacobian_sparsity(jaxmlir.trace(function)(x), x)
     float_rows = lambda x: [y for y in function(x) if y.dtype == np.float32]  # noqa: E731
     assert (pattern[[0, 1, 2, 3, 4, 6, 7, 8, 9]] >= exact(float_rows, x)).all()
-    assert not pattern[5].any()  # The index of the largest.
+    assert not pattern[5].any()  # This result is the index of the largest element.
 
 
 @pytest.mark.compat

@@ -19,7 +19,7 @@ from jaxmlir.passes.levels import NEEDED_OPS
 pytestmark = pytest.mark.compat
 
 EAGER = {
-    # As much as they can rewrite, whether or not it pays.
+    # Options that make passes rewrite as much as possible, whether or not it pays.
     "jaxpr-reassociate": "jaxpr-reassociate{min-gain=0}",
     "jaxpr-gather-dot": "jaxpr-gather-dot{min-gain=0 calls=inf}",
     "jaxpr-factor-linear-sums": "jaxpr-factor-linear-sums{min-gain=0}",
@@ -54,7 +54,7 @@ def test_random_programs(passes, steps):
 
     want = jax.jit(jax.value_and_grad(loss, (0, 1)))(x, y)
     pipeline = f"{level_pipeline(1)},{passes}"
-    # Optimized, differentiated, and optimized again.
+    # The program is optimized, differentiated, and optimized again.
     program = jaxmlir.trace(loss)(x, y).run_passes(pipeline)
     gradient = program.value_and_grad((0, 1)).run_passes(pipeline)
     gradient.verify()

@@ -50,7 +50,7 @@ func.func public @f(%x: tensor<2xf32>) -> tensor<2xf32> {
 
 @dataclass(frozen=True)
 class Sample(Pass):
-    """Options of every type; what it does is up to ``action``."""
+    """A pass with options of every type, which runs ``action``."""
 
     name: ClassVar[str] = "test-sample"
     in_axes: tuple[int | None, ...] = (0,)
@@ -75,7 +75,7 @@ class Sample(Pass):
 
 @dataclass(frozen=True)
 class Needy(Pass):
-    """An option without a default."""
+    """A pass with an option without a default."""
 
     name: ClassVar[str] = "test-needy"
     depth: int
@@ -176,7 +176,7 @@ def test_classes_that_are_no_passes(monkeypatch):
 
 
 class Replace(Pass):
-    """Puts what a function gives in the place of every op."""
+    """Replaces every op by the result of a function."""
 
     name: ClassVar[str] = "test-replace"
     by: str = ""
@@ -223,7 +223,7 @@ def test_what_cannot_be_put_in_an_ops_place(options, message):
 
 
 class Rewrite(Pass):
-    """Rewrites sines by a function."""
+    """Rewrites sines with a given function."""
 
     name: ClassVar[str] = "test-rewrite"
     by: str = ""
@@ -358,7 +358,7 @@ def test_neighbouring_cxx_passes_share_a_pass_manager():
 
 
 def test_passes_make_ops_of_other_dialects():
-    """In a process that has read none: those of MLIR are all there."""
+    """All of MLIR's dialects are available, also in a process that has not read any op of them."""
     code = """if True:
         import jaxmlir
         from jaxlib.mlir.dialects import arith
@@ -545,7 +545,7 @@ def test_passes_of_installed_packages(installed, monkeypatch):
 
 
 def test_passes_of_a_package_that_only_a_finder_of_its_own_knows(tmp_path, monkeypatch):
-    """As of one that is installed in editable mode."""
+    """A package that is installed in editable mode has such a finder."""
     package = tmp_path / "in_editable_mode"
     package.mkdir()
     (package / "__init__.py").write_text("raise AssertionError('imported')\n")
@@ -626,7 +626,7 @@ def test_the_pass_of_the_documentation_runs(capsys):
 
 
 def test_a_pass_is_found_when_its_module_is_there_to_the_end(tmp_path, monkeypatch):
-    """Another thread imports it, and its class is registered before what comes after that."""
+    """Another thread imports the module, and registers the class before the end of the import."""
     (tmp_path / "slow_to_import.py").write_text(
         "import time\n"
         "from jaxmlir.passes import Pass\n"

@@ -1,8 +1,8 @@
 """Every pass on programs with values of every kind that JAX has, against JAX.
 
 The values are typed and raw random keys, 4-bit integers, 8-bit floats, booleans, complex numbers
-and arrays without elements.  A pass of the registry that is not named here is run as well, with
-options that have it rewrite as much as it can.
+and arrays without elements.  All passes in the registry run, also those not named here, with
+options that make them rewrite as much as possible.
 """
 
 import functools
@@ -25,7 +25,7 @@ N = 4
 
 
 def floating():
-    """The values that a derivative is taken by."""
+    """The values that a derivative is taken with respect to."""
     line = np.linspace(-1, 1, N, dtype=np.float32)
     return {
         "complex": (line + 1j * line[::-1] / 2).astype(np.complex64),
@@ -115,7 +115,7 @@ def with_rule_jvp(primals, tangents):
 
 
 def calls(v):
-    """A straight line of calls, whose values are needed again by its derivative."""
+    """A sequence of calls, whose values its derivative needs again."""
     rows = [called(jax.tree.map(lambda x, i=i: x[i], joined(v)), i) for i in range(N)]
     v = jax.checkpoint(lambda v: step(v, 2))(step(rows[0], 1))
     return v | {"float": v["float"] + with_rule(rows[1])}, rows
@@ -127,7 +127,7 @@ def joined(v):
 
 
 def numerics(v):
-    """What passes have rewrites for, of several kinds of numbers and of nothing."""
+    """Ops that passes rewrite, on several kinds of numbers and on empty arrays."""
     x, c, none = v["float"], v["complex"], v["empty"]
     found = [lax.fft(c, "fft", c.shape)]
     for a in (x, c, x[:0]):
@@ -150,7 +150,7 @@ FUNCTIONS = (loops, moves, calls, numerics)
 
 
 def loss(f, at, rest):
-    """A number that depends on all floats that ``f`` gives, and what it gives."""
+    """A number that depends on all floats in the results of ``f``, and these results."""
     found = f(at | rest)
     floats = [x for x in jax.tree.leaves(found) if jnp.issubdtype(x.dtype, jnp.inexact)]
     return sum(jnp.sum(abs(x.astype(np.complex64))) for x in floats), found
@@ -162,7 +162,7 @@ def on_all(f, at, rest):
 
 ARGS = floating(), others()
 OPTIONS = {
-    # What has no name that says which way is eager.
+    # Options whose names do not show which value is eager.
     "checkpoints": "2",
     "growth": "1e9",
     "factor": "0",
@@ -185,7 +185,7 @@ OPTIONS = {
 
 
 def eager(name):
-    """The pass, with options that have it rewrite as much as it can."""
+    """The pass, with options that make it rewrite as much as possible."""
     texts = {}
     for option in find_pass(name).options():
         if option in OPTIONS:
@@ -197,7 +197,7 @@ def eager(name):
     return f"{name}{{{' '.join(map('='.join, texts.items()))}}}"
 
 
-# What is not one of these gives the same function, rewritten.
+# Passes that return another function; all others rewrite the same function.
 OTHER_FUNCTIONS = {
     "jaxpr-cost",
     "jaxpr-grad",
@@ -218,7 +218,7 @@ REWRITES = [name for name, _ in BUILTIN_PASSES if name not in OTHER_FUNCTIONS]
 
 @functools.cache
 def gradient(f):
-    """A function's value and gradient as a program; and what JAX makes of it."""
+    """A function's value and gradient as a program, and JAX's results."""
     of_loss = functools.partial(loss, f)
     program = jaxmlir.trace(of_loss)(*ARGS).value_and_grad(has_aux=True)
     return program, jax.jit(jax.value_and_grad(of_loss, has_aux=True))(*ARGS)
@@ -228,7 +228,7 @@ def gradient(f):
 @pytest.mark.parametrize("f", FUNCTIONS, ids=operator.attrgetter("__name__"))
 @pytest.mark.parametrize("name", REWRITES)
 def test_rewriting_passes(name, f):
-    """Op by op: where a pass rewrites a program, that has JAX's results."""
+    """Evaluated op by op, a program that a pass rewrites has JAX's results."""
     program, want = gradient(f)
     new = program.run_passes(eager(name))
     if str(new) != str(program):
@@ -250,7 +250,7 @@ def test_all_rewriting_passes_compiled(f):
 
 @pytest.mark.parametrize("f", (loops, moves), ids=operator.attrgetter("__name__"))
 def test_transformations(f):
-    """jvp and vmap, which say what becomes of values without derivatives."""
+    """jvp and vmap of programs with values that have no derivatives."""
     function = functools.partial(on_all, f)
     program = jaxmlir.trace(function)(*ARGS)
     tangents = [
@@ -287,7 +287,7 @@ def same(ours, jaxs, tolerance=1e-4, what=""):
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(jaxs), strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
         if jnp.issubdtype(a.dtype, jnp.inexact):
-            # An 8-bit float is rounded to three bits.
+            # An 8-bit float has a mantissa of three bits.
             least = 0.125 if a.dtype.itemsize == 1 else tolerance
             a, b = (np.asarray(x, np.promote_types(x.dtype, np.float32)) for x in (a, b))
             np.testing.assert_allclose(a, b, rtol=least, atol=least / 10, err_msg=what)

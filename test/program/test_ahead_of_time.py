@@ -1,4 +1,4 @@
-"""Programs compiled for devices that are not here; without the compilers, what is said of them."""
+"""Programs compiled for absent devices; and the errors if their compilers are missing."""
 
 import importlib.util
 import os
@@ -96,8 +96,8 @@ def test_a_topology_is_kept_and_written():
 
 
 def compiled(target, *made):
-    """What is printed of programs compiled in a process of its own: compilers have settings of the
-    process."""
+    """The output of a separate process that compiles programs, because compilers have per-process
+    settings."""
     code = (
         "import numpy as np, jax, jaxmlir, jax.numpy as jnp\n"
         "X = np.ones((256, 256), np.float32)\n"
@@ -170,7 +170,7 @@ def test_loops_count_as_often_as_they_run():
     assert found.dot_flops == 5 * 2 * 8 * 64 * 64
     assert found.unknown_loops == 0
     of_dot, of_comparison = 3 * 8 * 64 * 4, 1 + 4 + 4
-    # Of the array that the fusion slices, the slice is read.
+    # The fusion reads only the slice of the array that it slices.
     assert found.bytes == 5 * (of_dot + of_comparison) + (64 * 4 + 4) + 64 * 4
 
 

@@ -1,4 +1,4 @@
-"""The Python API as its users look at it: signatures, docstrings, ``help``."""
+"""The Python API as shown to users: signatures, docstrings, ``help``."""
 
 import copy
 import inspect

@@ -1,4 +1,4 @@
-"""JAX's debugging flags: under each, a program does what the function does that it is of."""
+"""JAX's debugging flags: under each flag, a program behaves like its function."""
 
 import re
 
@@ -51,7 +51,7 @@ def looped(x):
 
 
 def halved(x):
-    # No gradient goes through it: by how much was divided.
+    # No gradient goes through the loop.
     divided = lax.while_loop(lambda v: (v > 0.1).any(), lambda v: v / 2, lax.stop_gradient(x))
     return x * divided
 
@@ -138,7 +138,7 @@ def flag(name, value):
 @pytest.mark.sampled
 @pytest.mark.parametrize(("name", "value"), FLAGS)
 def test_the_core_under_a_flag(flag):
-    """Traced, called, staged out, differentiated, batched, optimized, written down and read."""
+    """A program is traced, called, staged out, transformed, optimized, saved and loaded."""
     x = jnp.asarray(VECTOR)
     xs = jnp.stack([x, x + 0.25])
 
@@ -160,7 +160,7 @@ def test_the_core_under_a_flag(flag):
 
 
 def _placed(kind):
-    """A function that prints, in what says where it runs."""
+    """A function that prints, inside an op that determines where it runs."""
     mesh = jax.make_mesh((1,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
 
     def body(x):
@@ -183,7 +183,7 @@ def _placed(kind):
 @compat
 @pytest.mark.parametrize("kind", ["shard_map", "jit", "inspect"])
 def test_what_has_a_place_says_its_effects(kind, capfd):
-    """JAX checks the equations that tell it where a program runs, and what these do besides."""
+    """JAX checks the effects of equations that determine where a program runs."""
     function, x = _placed(kind), jnp.arange(2.0)
     seen = []
     with jax.enable_checks(True):
@@ -206,7 +206,7 @@ WAYS = {
 @compat
 @pytest.mark.parametrize("way", WAYS)
 def test_a_nan_is_jaxs_error(way):
-    """With the op and the line as a note."""
+    """The error has the op and the line as a note."""
 
     def function(x):
         return jnp.log(x) * 2

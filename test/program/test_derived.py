@@ -1,4 +1,4 @@
-"""A transformation of a program is made once, until something is changed."""
+"""A transformation of a program is computed once, until something changes."""
 
 import gc
 import weakref
@@ -47,7 +47,7 @@ def test_the_same_again(name):
 
 
 def compiled(caplog):
-    """The messages of what JAX has compiled, where it is to log that."""
+    """JAX's log messages about compilations."""
     return [r.message for r in caplog.records if "Finished XLA compilation" in r.message]
 
 
@@ -120,7 +120,7 @@ def test_remarks_are_given_each_time():
 
 
 def test_what_cannot_be_kept_is_derived_alike():
-    """Arguments that cannot be hashed are taken as those that can be: rules are optimized, too."""
+    """Unhashable arguments are handled like hashable ones: rules are optimized, too."""
 
     @jax.custom_vjp
     def clipped(x):

@@ -1,7 +1,7 @@
-"""Every error is one paragraph: the op, where it is, what was expected and what came.
+"""Every error is one paragraph: the op, its location, what was expected and what was found.
 
-Errors of text are lit tests as well (`lit_tests/invalid`); here are those that need Python: the
-user's own line, side tables, calls of a program.
+Errors about text also have lit tests (`lit_tests/invalid`).  Those here need Python: the user's own
+line, side tables, calls of a program.
 """
 
 import dataclasses
@@ -182,7 +182,7 @@ MISSING = (
 
 
 def test_a_rule_that_fails_at_lowering():
-    """A maximum over windows has a derivative that compares numbers; complex ones have no order."""
+    """The derivative of a maximum over windows compares numbers; complex ones have no order."""
 
     def f(x):
         low = np.array(complex(-np.inf), np.complex64)
@@ -467,7 +467,7 @@ def stack():
             ArgumentError,
             "memory_budget: .* bytes, .* got 'lots'",
         ),
-        # Less than two bytes would be read as a fraction, and more than all is a mistake.
+        # Less than two bytes would be taken for a fraction; more than all memory is a mistake.
         (lambda p: p.remat("1 B"), ArgumentError, "at least 2 bytes, .* got '1 B'"),
         (lambda p: p.remat(1.5), ArgumentError, "above 0 and up to 1, .* got 1.5"),
         (lambda p: p.remat(0), ArgumentError, "above 0 and up to 1, .* got 0"),
@@ -682,7 +682,7 @@ def test_parameters_that_cannot_be_read(attribute, expected):
 
 
 def test_a_class_that_is_defined_again():
-    """As a notebook's cell does that is run twice."""
+    """Running a notebook's cell twice defines its class again."""
     with context():
         attr = ir.Attribute.parse('{Again = "A"}')
     for _ in range(2):

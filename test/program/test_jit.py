@@ -1,4 +1,4 @@
-"""``jaxmlir.jit``: what ``jax.jit`` does with its options, through the dialect."""
+"""``jaxmlir.jit`` and its options do the same as ``jax.jit``, through the dialect."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_trace_refuses_values_of_an_outer_transformation():
 
 
 def relaxation(w, x):
-    """A loop whose matrix is the same in all of its iterations."""
+    """A loop with a loop-invariant matrix."""
 
     def step(x, _):
         return jnp.tanh(w @ w.T @ x), None
@@ -167,7 +167,7 @@ def test_derivatives_of_an_optimized_function_are_those_of_the_optimized_program
         product = re.compile(r'"jaxpr.dot_general".*-> tensor<3x3xf32>')
         return sum(len(product.findall(str(body))) for body in bodies)
 
-    # The outer product that is the cotangent of a matrix, in the backward loop, and no other.
+    # The only product is the outer product in the backward loop, the cotangent of a matrix.
     assert products_of_matrices_in_loops(gradient) == 1
     assert products_of_matrices_in_loops(jax.grad(relaxation)) > 1
 
@@ -206,7 +206,7 @@ def test_a_jit_of_a_derivative_of_a_jit():
 
 
 class Scaled:
-    """Has a method that is compiled: its object is the first argument, and static."""
+    """A class with a compiled method, whose first argument, the object, is static."""
 
     def __init__(self, factor):
         self.factor = factor

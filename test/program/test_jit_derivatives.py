@@ -1,4 +1,4 @@
-"""Derivatives that JAX takes while ``jaxmlir.jit`` traces: they are those of optimized programs."""
+"""Derivatives that JAX takes while ``jaxmlir.jit`` traces are derivatives of optimized programs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ X = np.linspace(0.5, 1.5, 3).astype(np.float32)
 
 
 def relaxation(w, x):
-    """A loop whose matrix is the same in all of its iterations: the passes take it out."""
+    """A loop with a loop-invariant matrix product, which the passes hoist."""
 
     def step(x, _):
         return jnp.tanh(w @ w.T @ x), None
@@ -34,7 +34,7 @@ def relaxation(w, x):
 
 
 def checked(function, *args, level=2, **options):
-    """What was said of a function of ours that gives what JAX's gives."""
+    """Checks that our function gives JAX's results; returns the remarks."""
     said = []
     ours = jaxmlir.jit(function, optimize=level, remarks=said.append, **options)
     got, expected = ours(*args), jax.jit(function, **options)(*args)
@@ -47,12 +47,12 @@ def checked(function, *args, level=2, **options):
 
 
 def staged(function, *args, **options):
-    """Checks that all derivatives were those of programs, and right."""
+    """Checks that all derivatives were taken of programs, and are correct."""
     assert [str(d) for d in checked(function, *args, **options) if "jaxmlir.jit" in d.message] == []
 
 
 def as_jax_does(function, *args, **options):
-    """Checks that a derivative was JAX's, and right; gives the remark."""
+    """Checks that a derivative was JAX's own, and is correct; returns the remark."""
     said = [d for d in checked(function, *args, **options) if "jaxmlir.jit" in d.message]
     assert said[0].severity == "remark" and said[0].file == __file__ and said[0].line > 0
     return said[0].message
@@ -145,7 +145,7 @@ def test_integers_keys_and_static_arguments():
     def chosen(x, n):
         return x**n if n > 2 else x
 
-    # It looks at an integer, which has no tangent and is known.
+    # The function looks at an integer, which is known because it has no tangent.
     staged(lambda x: jax.vjp(chosen, x, 3)[1](1.0)[0], 2.0)
 
 

@@ -1,4 +1,4 @@
-"""Programs with Pallas kernels and cuDNN calls: written down, read anywhere, transformed, run."""
+"""Programs with Pallas kernels and cuDNN calls: saved, loaded elsewhere, transformed, and run."""
 
 import subprocess
 import sys
@@ -106,7 +106,7 @@ INTERPRETED = {
 
 
 def saved(program, path):
-    """The program as another process reads it that trusts who wrote it."""
+    """The program as a process loads it that trusts the writer."""
     program.save(path)
     again = jaxmlir.load(path, allow_custom_calls=None)
     assert again.as_text(debug_info=True) == program.as_text(debug_info=True)
@@ -117,7 +117,7 @@ def saved(program, path):
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", INTERPRETED)
 def test_interpreted_kernels(name, tmp_path):
-    """Derivatives are only of those that JAX differentiates: it has no rule for most kernels."""
+    """Derivatives are tested only if JAX has them: it has no rule for most kernels."""
     function, *args = INTERPRETED[name]
     expected = jax.jit(function)(*args)
     traced = jaxmlir.trace(function)(*args)
@@ -201,7 +201,7 @@ def in_cudnn():
     return loss, q, q, q
 
 
-# What only hardware runs that is not here: traced, saved, read, and what of it JAX differentiates.
+# Kernels that need other hardware: traced, saved, loaded, and differentiated if JAX can.
 FOR_HARDWARE = {
     "flash_attention": (flash_attention, True),
     "splash_attention": (splash_attention, True),
@@ -213,7 +213,7 @@ FOR_HARDWARE = {
 
 @pytest.fixture
 def with_cudnn(monkeypatch):
-    """Has JAX believe that there is a version of cuDNN, which tracing asks for."""
+    """Makes JAX see a version of cuDNN, which tracing asks for."""
     attention = jaxmlir._compat.resolve("jax._src.cudnn", "fused_attention_stablehlo")
     monkeypatch.setattr(attention, "check_cudnn_version", lambda: 91000)
 
@@ -260,7 +260,7 @@ def test_kernels_of_others_are_refused(tmp_path):
 def test_index_maps_are_verified():
     function, x = INTERPRETED["blocks"]
     text = jaxmlir.trace(function)(x).as_text()
-    # The index maps give pairs of integers.
+    # The index maps return pairs of integers.
     start = text.index("func.func private @lambda")
     broken = text[:start] + text[start:].replace("tensor<i32", "tensor<f32").replace(
         "dense<0>", "dense<0.0>"
@@ -295,7 +295,7 @@ def test_arrays_of_objects():
     array = np.array([[pl.Blocked(1), "a"], [None, (2, 3)]], object)
     again = codec.decode(codec.encode(array))
     assert again.dtype == object and again.tolist() == array.tolist()
-    # Items of one length are no further dimension.
+    # Items of equal length do not become another dimension.
     pair = np.empty(2, object)
     pair[:] = [(1, 2), (3, 4)]
     assert codec.decode(codec.encode(pair)).tolist() == [(1, 2), (3, 4)]
@@ -341,7 +341,7 @@ def test_what_stays_with_the_process_is_named(tmp_path):
 
 
 def test_loops_in_kernels_are_not_checkpointed():
-    """A compiler of kernels knows no loop with checkpoints, and a kernel has no derivative."""
+    """Kernel compilers do not support loops with checkpoints, and kernels have no derivative."""
 
     def kernel(x_ref, out_ref):
         state = 0, x_ref[...]

@@ -1,4 +1,4 @@
-"""Memory budgets of functions that are compiled, and what budgets cost."""
+"""Memory budgets of compiled functions, and the cost of budgets."""
 
 import jax
 import jax.numpy as jnp
@@ -53,7 +53,7 @@ def test_a_budget_is_checked_at_once(budget):
 
 
 class Axes:
-    """Axes of matplotlib that note what is drawn."""
+    """A stand-in for matplotlib's axes that records what is drawn."""
 
     def __init__(self):
         self.drawn, self.said = [], []
@@ -79,7 +79,7 @@ def test_the_curve_of_a_program():
     assert half.bytes <= 0.5 * asis.bytes and tenth.bytes <= 0.15 * asis.bytes
     assert all(point.seconds > 0 for point in curve.points)
     np.testing.assert_allclose(tenth.program(W, XS), jax.grad(loss)(W, XS), rtol=1e-5)
-    # None on the front is worse than another in both.
+    # No point on the Pareto front is worse than another one in both respects.
     for point in curve.pareto:
         others = (p for p in curve.points if p.bytes < point.bytes)
         assert all(p.seconds > point.seconds for p in others)

@@ -1,4 +1,4 @@
-"""The Python API, as a user meets it; every number is compared with plain JAX's."""
+"""The Python API as users see it; every number is compared with plain JAX's."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_copies_and_pickles():
         assert copied.module is not program.module
         assert copied(jnp.ones(3)) == program(jnp.ones(3))
     pickled = pickle.dumps(program)
-    # What unpickling calls is the reader of artifacts, and nothing else.
+    # Unpickling calls the reader of artifacts, and nothing else.
     called = {arg for op, arg, _ in pickletools.genops(pickled) if op.name == "SHORT_BINUNICODE"}
     assert called == {"jaxmlir.program.program", "_unpickled"}
     assert (
@@ -210,7 +210,7 @@ def test_what_is_dead_is_not_lowered():
     assert canonical(lowered) == canonical(jax.jit(f).lower(*args))
     assert len(lowered.in_avals[0]) == 3
     np.testing.assert_array_equal(program(*args), f(*args))
-    # A variant that was lowered can be differentiated as well.
+    # A variant can be differentiated after it was lowered.
     both = jax.value_and_grad(lambda *xs: jnp.sum(jax.jit(program)(*xs)))(*args)
     want = jax.value_and_grad(lambda *xs: jnp.sum(f(*xs)))(*args)
     jax.tree.map(np.testing.assert_array_equal, both, want)
@@ -223,7 +223,7 @@ def test_what_was_dead_once_may_be_dead_again():
         return jnp.sin(x), jnp.cos(y), x * y
 
     program = jaxmlir.trace(f)(1.0, 2.0)
-    # JAX drops what is dead where it traces, and again where it lowers.
+    # JAX removes dead code when it traces, and again when it lowers.
     inner = jax.jit(lambda x, y: program(x, y)[1:])
     outer = jax.jit(lambda x, y: inner(x, y)[1])
     assert canonical(outer.lower(1.0, 2.0)).count("stablehlo.") == 1
@@ -261,7 +261,7 @@ class Box:
 
 
 class Part(collections.namedtuple("Part", "value kind")):
-    """A named tuple with a field that is no child, as the state of an optimizer has them."""
+    """A named tuple with a field that is not a pytree child, as in optimizer states."""
 
 
 jax.tree_util.register_pytree_node(
@@ -298,7 +298,7 @@ def test_pytrees_in_and_out(tree):
 
 @jax.tree_util.register_pytree_node_class
 class Sorted:
-    """A node whose children are what it takes for arrays, as those of distrax are."""
+    """A node whose children are its array-like attributes, as in distrax."""
 
     def __init__(self, *values):
         self.values = values
@@ -409,7 +409,7 @@ def test_arguments_keep_their_names(tmp_path):
     ):
         assert same_arguments.arg_names == names
     assert jaxmlir.parse(program.as_text()).arg_names == ("",) * 6
-    # JAX names the arguments of its own function so.
+    # JAX names the arguments of its own function like this.
     lowered = [p.lower(*args, scale=2.0) for p in (jax.jit(f), jaxmlir.jit(f))]
     for stage in (*lowered, program.lower()):
         found = re.findall(r'loc\("([^"]*)"\)', stage.as_text(debug_info=True))
@@ -479,7 +479,7 @@ def test_every_op_knows_the_users_line():
 
 @compat
 def test_derived_ops_are_where_the_op_is_that_they_stand_for():
-    """Not where the first op of that signature was, whose rule they were copied from."""
+    """They do not have the location of the first op of that signature, whose rule was copied."""
 
     def f(x):
         with jax.named_scope("first"):
@@ -529,7 +529,7 @@ def test_invalid_text_is_located(old, new, error, message):
         jaxmlir.parse(GOOD.replace(old, new), filename="prog.mlir")
 
 
-# MLIR's own parser ends the process at some thousands.
+# MLIR's own parser crashes the process at a depth of some thousands.
 @pytest.mark.parametrize("depth", [400, 20_000])
 @pytest.mark.parametrize(
     ("before", "opening", "innermost", "closing"),
@@ -553,7 +553,7 @@ def test_text_that_is_nested_too_deep_is_refused(depth, before, opening, innermo
 
 
 def wide_inside(x, a):
-    """64-bit types in between, arguments that any process has."""
+    """A function with 64-bit types inside, and arguments that any process can pass."""
     first = jnp.argmax(x)
     total, sums = lax.scan(lambda c, e: (c + e, (c, first)), jnp.float64(1), x.astype(float))
     _, none = lax.scan(lambda c, _: (c + a, c), first, x[:0])
@@ -594,7 +594,7 @@ def test_a_python_number_is_as_wide_as_the_argument_that_it_stands_for():
 @jax.tree_util.register_pytree_node_class
 @dataclasses.dataclass
 class Rows:
-    """A node that looks at the shapes of its leaves whenever it is made."""
+    """A node whose constructor reads the shapes of its leaves."""
 
     x: jax.Array
     y: jax.Array

@@ -1,7 +1,7 @@
-"""Programs of the ecosystem (``programs``) through the whole way, against plain ``jax.jit``.
+"""Takes the programs of ``programs`` through every step, and compares with plain ``jax.jit``.
 
-Where the lowered text is what ``jax.jit`` lowers, results are the same by construction and nothing
-is compiled; elsewhere they have to agree to a rounding that fusing differently explains.
+If the lowered text equals that of ``jax.jit``, results are the same by construction and nothing is
+compiled; otherwise they must agree up to roundings that different fusion explains.
 """
 
 import functools
@@ -33,19 +33,19 @@ each_program = pytest.mark.parametrize("name", PROGRAMS)
 
 @functools.cache
 def to_trace(name):
-    """A function, of which JAX keeps what it has traced, with arguments that are not for a call:
-    references change."""
+    """A function, whose traces JAX caches, with arguments for tracing only: a call would change
+    references."""
     return PROGRAMS[name]()
 
 
 def written_and_read(name):
-    """A program that was saved and loaded, or printed and parsed: see ``round_trip``."""
+    """The program after saving and loading, or printing and parsing it: see ``round_trip``."""
     function, args = to_trace(name)
     return reread(jaxmlir.trace(function)(*args))
 
 
 def agree(expected, got, lowered_text, expected_text):
-    """The results of two calls, each of a factory's fresh arguments: references change."""
+    """Compares the results of two calls, each on new arguments, because calls change references."""
     if lowered_text == expected_text:
         return
     expected, got = expected(), got()
@@ -72,7 +72,7 @@ def test_text_round_trip_and_verification(name):
     assert steps.text(case) == steps.PASSED
 
 
-# Programs with Python objects that nothing else can stand for -> which.
+# Programs with Python objects that cannot be saved -> which objects.
 CANNOT_BE_SAVED = {
     "debug_callback": "a callback",
     "diffrax_gradient": "equinox's run-time errors, which are callbacks",
@@ -81,7 +81,7 @@ CANNOT_BE_SAVED = {
 }
 
 
-# Programs that load with something else in place of a Python object -> what.
+# Programs that load with a replacement for a Python object -> the replacement.
 EXPANDED = {"batching_rule": "a custom_vmap function as a call with its rules"}
 
 # Programs that load with the axes of a mesh in place of its devices -> these axes.
@@ -96,7 +96,7 @@ ON_MESHES = {
 @pytest.mark.sampled
 @each_program
 def test_saves(name):
-    """All but those above, which say what they have that cannot be saved."""
+    """All programs can be saved, except those above, whose errors name the object."""
     function, args = to_trace(name)
     program = jaxmlir.trace(function)(*args)
     if name in CANNOT_BE_SAVED:
@@ -153,7 +153,7 @@ NO_HASH = {"custom_root_derivatives"} if jax_version() == (0, 11, 2) else set()
 @pytest.mark.sampled
 @each_program
 def test_exported_jaxpr(name):
-    """The jaxpr of the parsed program evaluates, and where JAX can, differentiates the same."""
+    """The parsed program's jaxpr gives the same results and, if JAX can, the same derivatives."""
     if name in NO_HASH:
         pytest.skip("of this JAX, the batched lax.custom_root is an object without a hash")
     function, args = to_trace(name)
@@ -180,7 +180,7 @@ def test_exported_jaxpr(name):
 
 
 def gradient(function):
-    """The gradient of the sum of all inexact results in all inexact arguments."""
+    """The gradient of the sum of all inexact results with respect to all inexact arguments."""
 
     def of_inexact(*args):
         leaves, tree = jax.tree.flatten(args)

@@ -1,4 +1,4 @@
-"""Programs of symbolic shapes, saved and loaded, transformed, and used at sizes of all kinds."""
+"""Programs with symbolic shapes: saved and loaded, transformed, and called at many sizes."""
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +34,7 @@ def attention(x, y):
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    """Read from an artifact."""
+    """A program read from an artifact."""
     b, c = jax.export.symbolic_shape("b, c", constraints=["c >= 2*b", "mod(c, 4) == 0"])
     args = [jax.ShapeDtypeStruct((n, c), np.float32) for n in (b, 3)]
     path = tmp_path_factory.mktemp("symbolic") / "attention.jaxmlir"
@@ -53,7 +53,7 @@ def test_results(program, sizes):
 
 
 def nested(x, w):
-    """Loops over symbolic sizes in other loops, in branches, and beside each other."""
+    """Loops over symbolic sizes in other loops, in branches, and one after another."""
 
     def total(h):
         return lax.scan(lambda a, row: (jnp.tanh(a @ w @ w + row), a.sum()), h, x)
@@ -144,7 +144,7 @@ def test_a_size_makes_a_program_like_any_other(program):
     ours = fixed.lower().as_text()
     assert "?" not in ours and "tensor<2x8xf32>" in ours
     same(fixed(x, y), attention(x, y))
-    # The symbolic one lowers, too.
+    # The symbolic program can be lowered, too.
     assert "tensor<?x?xf32>" in program.lower().as_text()
 
 
@@ -203,7 +203,7 @@ def test_a_backward_program_whose_operands_do_not_tell_the_sizes(f, tmp_path):
 
 
 def test_integers_have_tangents_of_symbolic_shapes(tmp_path):
-    """``float0`` ones: there is no such array before the size is known."""
+    """These are ``float0``; no such array exists before the size is known."""
 
     def f(x, i):
         return x[i] * 2, i + 1
@@ -242,7 +242,7 @@ def test_shapes_that_do_not_tell_the_sizes(shape, message):
 
 
 def test_a_jacobian_that_cannot_be_cut_at_symbolic_sizes():
-    """JAX's own error is about the same; the program is named, and what to do."""
+    """JAX's own error is similar; ours also names the program, and says what to do."""
 
     def f(x):
         return x[1:], x[:-1] * 2
@@ -283,7 +283,7 @@ def inner(tmp_path_factory):
 
 
 def around(f):
-    """The function and its derivatives at shapes that are expressions of the caller's sizes."""
+    """Calls the function and its derivatives at shapes computed from the caller's sizes."""
 
     def outer(y, i):
         y = jnp.concatenate([y, 2 * y])  # [2*c, d]
@@ -302,7 +302,7 @@ def around(f):
 
 @pytest.mark.parametrize("names", ["c, d, m", "a, b, n"])
 def test_a_program_called_at_symbolic_sizes_of_a_caller(inner, names, tmp_path):
-    """Also where they are called as its own."""
+    """The caller's sizes may have the same names as the program's."""
     c, d, m = symbolic(names, OUTER if names[0] == "c" else ["a >= b", "mod(b, 2) == 0", OWN])
     args = jax.ShapeDtypeStruct((c, d), np.float32), jax.ShapeDtypeStruct((m,), np.int32)
     jaxmlir.trace(around(inner))(*args).save(tmp_path / "a")
@@ -348,7 +348,7 @@ def test_sizes_that_are_symbolic_in_turn(tmp_path):
 
 
 def test_rows_of_an_array_that_may_have_fewer():
-    """A loop that reads rows by its counter is left as it is where some may not be there."""
+    """A loop that reads rows by its counter stays if some of the rows may not exist."""
     numbers = lax.GatherDimensionNumbers((0,), (0,), (0,))
 
     def rows(x):
@@ -405,7 +405,7 @@ def _recurrent(w, xs):
 )
 @pytest.mark.parametrize("function", [_newtonish, _recurrent])
 def test_jaxs_derivatives_of_loops_in_another_scope(function, derivative, names):
-    """Of other sizes, and of sizes that have the same names."""
+    """The other scope has other sizes, or sizes with the same names."""
     n, t = jax.export.symbolic_shape("n, t")
     shapes = {_newtonish: lambda a, b: [(a,)], _recurrent: lambda a, b: [(a, a), (b, a)]}[function]
 

@@ -1,4 +1,4 @@
-"""Measured choice: what is timed, what is chosen, what is remembered, and where nothing can be."""
+"""Tuning: what is timed, chosen and remembered, and when nothing can be measured."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ MOST_FORMS = 6
 
 
 def bracketed(a, b, x):
-    """Two products of matrices where one with a vector each is enough: level 2 sees that."""
+    """A product of matrices, applied to a vector: level 2 makes it two products with vectors."""
     return (a @ b) @ x
 
 
@@ -152,7 +152,7 @@ def test_a_choice_is_remembered_by_later_processes(operands, said, tmp_path, mon
         tuned_jit(bracketed, later)(*operands), bracketed(*operands), rtol=2e-3, atol=2e-2
     )
     assert len(later) == 1 and later[0].endswith("as an earlier trial chose")
-    # Of another program nothing is known.
+    # Nothing is known about another program.
     tuned_jit(lambda a, b, x: bracketed(a, b, x) + 1, later)(*operands)
     assert len(later) > 2
     assert tuned.decoded_choice(b'[2, ["no-such-pass"], null]') is None
@@ -163,7 +163,7 @@ def test_a_choice_is_remembered_by_later_processes(operands, said, tmp_path, mon
 
 
 def run(forms, *args):
-    """The choice among functions by level, and the trial."""
+    """Chooses among functions by level; returns the choice, and the trial."""
     trial = Trial("f", lambda choice, _: jax.jit(forms[choice.level]), lambda: (args, {}))
     return trial.run(), trial
 
@@ -195,7 +195,7 @@ def test_the_plainer_form_wins_in_doubt():
 
     def candidate(level, scale, rounds):
         found = Candidate(Choice(level), None)
-        # As times are: noise makes them longer.
+        # Like real times: noise only makes them longer.
         found.times = list(scale * (1 + rng.exponential(0.05, rounds)))
         return found
 

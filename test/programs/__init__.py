@@ -1,13 +1,13 @@
-"""Real JAX programs, as users of the ecosystem write them, to be sent through the dialect.
+"""Realistic JAX programs, as users of JAX's libraries write them, for tests of the dialect.
 
     from programs import PROGRAMS
 
     function, arguments = PROGRAMS["flax_train_step"]()
     expected = jax.jit(function)(*arguments)
 
-Each factory takes nothing and returns a fresh function and its arguments, pytrees of arrays, the
-same ones on every call. Every function runs under plain `jax.jit` on eight CPU devices, on every
-supported JAX. Nothing here imports jaxmlir.
+Each factory takes no arguments. It returns a new function and its arguments, pytrees of arrays with
+the same values on every call. Every function runs under plain `jax.jit` on eight CPU devices, on
+every supported JAX. Nothing here imports jaxmlir.
 """
 
 from programs import containers, control, derivatives, ecosystem, effects, numerics

@@ -1,4 +1,4 @@
-"""The table that every module of this package fills."""
+"""The table of programs, which every module of this package fills."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What goes in and out of a program: pytrees, keys, closed-over constants, donated shapes."""
+"""Programs with special arguments and results: pytrees, keys, closed-over constants, weak types."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -84,7 +84,7 @@ def random_keys() -> Program:
 
 @program
 def closed_over_constants() -> Program:
-    """Large arrays, and values that have to be kept to the bit."""
+    """Large arrays, and values whose bits must not change."""
     rng = np.random.RandomState(0)
     large = rng.standard_normal((256, 128)).astype(np.float32)
     on_device = jnp.asarray(rng.standard_normal((128, 64)), jnp.bfloat16)
@@ -104,7 +104,7 @@ def closed_over_constants() -> Program:
 
     def closed_over_constants(x):
         product = x @ large @ on_device.astype(jnp.float32)
-        # A select keeps a constant in the program and its bits as they are.
+        # A select keeps the constant in the program, and does not change its bits.
         kept = {name: jax.lax.select(x[0] < 1e9, c, c) for name, c in exact.items()}
         return product, kept
 

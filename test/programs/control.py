@@ -131,7 +131,7 @@ def checkpoint() -> Program:
 
 @program
 def checkpoint_gradients() -> Program:
-    """The gradient under several policies: the residuals differ, the numbers do not."""
+    """The gradient under several checkpoint policies: only the residuals differ."""
 
     def checkpoint_gradients(ws, x):
         policies = (
@@ -178,7 +178,7 @@ def custom_root_derivatives() -> Program:
 
 
 def conjugate_gradients(matrix, b):
-    """Solves `matrix @ x = b`, the matrix symmetric and known as a linear function only."""
+    """Solves `matrix @ x = b` for a symmetric matrix, given only as a linear function."""
 
     def solve(matvec, b):
         def step(_, state):

@@ -1,4 +1,4 @@
-"""Custom derivative and batching rules, as the documentation of JAX teaches to write them."""
+"""Custom derivative and batching rules, written as in JAX's documentation."""
 
 from functools import partial
 
@@ -54,7 +54,7 @@ log1pexp.defjvps(lambda t, answer, x: (1 - 1 / (1 + jnp.exp(x))) * t)
 
 @program
 def custom_jvp_rules() -> Program:
-    """Not differentiated: the rules are in the jaxpr."""
+    """Functions with JVP rules, not differentiated, so that the rules are in the jaxpr."""
 
     def custom_jvp_rules(x):
         return sine(x), power(3, x), log1pexp(x), jax.vmap(sine)(jnp.stack([x, x]))
@@ -125,7 +125,7 @@ tripled_backward.defvjp(lambda x: (2 * x, None), lambda _, g: (3 * g,))
 
 @program
 def custom_vjp_rules() -> Program:
-    """Not differentiated, with pytrees as arguments and results."""
+    """Functions with VJP rules, not differentiated, with pytrees as arguments and results."""
 
     @jax.custom_vjp
     def f(tree):
@@ -148,7 +148,7 @@ def custom_vjp_rules() -> Program:
 
 @program
 def custom_vjp_gradients() -> Program:
-    """`vmap` must not take a custom rule away: the gradients of the tripled function are threes."""
+    """`vmap` must keep a custom rule: the gradients of the tripled function are threes."""
 
     def custom_vjp_gradients(x):
         return (
@@ -167,7 +167,7 @@ def custom_vjp_symbolic_zeros() -> Program:
         return x * y
 
     def forward(x, y):
-        # A residual that is not needed is not kept: `perturbed` says which arguments are.
+        # Keep only the residuals that are needed, according to `perturbed`.
         kept = (y.value if x.perturbed else None, x.value if y.perturbed else None)
         return x.value * y.value, kept
 
@@ -184,7 +184,7 @@ def custom_vjp_symbolic_zeros() -> Program:
 
 @program
 def custom_rules_under_control_flow() -> Program:
-    """Rules behind scan, cond, remat and a nested jit."""
+    """Functions with rules inside scan, cond, remat and a nested jit."""
 
     def custom_rules_under_control_flow(x):
         def step(x, _):
@@ -290,7 +290,7 @@ def batching_rule() -> Program:
         x_batched, y_batched = in_batched
         x = x if x_batched else jnp.broadcast_to(x, (axis_size, *x.shape))
         y = y if y_batched else jnp.broadcast_to(y, (axis_size, *y.shape))
-        # Another function than the plain one, so that a result tells which of them ran.
+        # Differs from the plain function, so that a result shows which of them ran.
         return x * y + 1.0, True
 
     def batching_rule(x, xs):
@@ -300,7 +300,7 @@ def batching_rule() -> Program:
 
 
 def quotient(divisor, x):
-    """Linear in `x`, with a transpose of its own."""
+    """A linear function of `x` with a custom transpose."""
 
     def divide(divisor, x):
         return x / divisor

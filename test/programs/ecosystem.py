@@ -133,7 +133,7 @@ def odeint_pendulum_fit() -> Program:
 
 @program
 def odeint_solve() -> Program:
-    """A solve alone, so that its custom derivative rule is still in the jaxpr."""
+    """A solve that is not differentiated, so that its custom rule is still in the jaxpr."""
 
     def solve(y0, times, matrix):
         return odeint(lambda y, t, matrix: matrix @ y, y0, times, matrix)

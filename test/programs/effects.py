@@ -1,4 +1,4 @@
-"""Programs that do more than compute: callbacks, prints, references, kernels, devices."""
+"""Programs with effects and the like: callbacks, prints, references, kernels, devices."""
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +37,7 @@ def debug_print() -> Program:
 
 @program
 def pure_callback() -> Program:
-    """A numpy function, called as it is, in a loop and batched."""
+    """A numpy function, called directly, in a loop and batched."""
 
     def cumulative(x):
         return np.cumsum(x, axis=-1, dtype=x.dtype)
@@ -55,7 +55,7 @@ def pure_callback() -> Program:
 
 @program
 def io_callbacks() -> Program:
-    """Ordered callbacks with a state on the host; the state is this program's own."""
+    """Ordered callbacks with a state on the host, which only this program uses."""
     received = []
 
     def record(x):
@@ -68,7 +68,7 @@ def io_callbacks() -> Program:
         first = io_callback(record, shape, x, ordered=True)
         second = io_callback(record, shape, x + first, ordered=True)
         io_callback(lambda x: None, None, x)
-        # How often `record` ran before is no part of the result.
+        # The difference does not depend on how often `record` ran before.
         return second - first + x
 
     return io_callbacks, (np.float32(1.0),)
@@ -85,7 +85,7 @@ def debug_callback() -> Program:
 
 @program
 def mutable_references() -> Program:
-    """A reference made, read and written inside the program, in a loop too."""
+    """A reference that is created, read and written inside the program, also in a loop."""
 
     def mutable_references(x):
         ref = jax.new_ref(jnp.zeros_like(x))
@@ -103,7 +103,7 @@ def mutable_references() -> Program:
 
 @program
 def reference_argument() -> Program:
-    """A reference of the caller's. A call changes it: each call needs the factory's fresh one."""
+    """A reference as an argument. A call changes it, so each call needs one from the factory."""
 
     def reference_argument(ref, x):
         ref[...] += x

@@ -61,7 +61,7 @@ def special_functions() -> Program:
 
 @program
 def special_functions_by_iteration() -> Program:
-    """Those computed by series and continued fractions, which take XLA longest to compile."""
+    """Special functions by series and continued fractions, which take XLA longest to compile."""
 
     def special_functions_by_iteration(x):
         """`x` in (0, 1)."""
@@ -86,7 +86,7 @@ def special_functions_by_iteration() -> Program:
 
 @program
 def special_function_gradients() -> Program:
-    """Derivatives of functions whose rules JAX writes as custom ones, or as other primitives."""
+    """Derivatives of special functions with custom rules, or with rules of other primitives."""
 
     def total(x):
         functions = (jsp.logit, jsp.expit, jsp.erfinv, jsp.gammaln, jsp.i0e, jsp.ndtri, jsp.xlogy)
@@ -198,7 +198,7 @@ def random_continuous() -> Program:
 
 @program
 def random_by_rejection() -> Program:
-    """The distributions built on gamma's rejection sampler."""
+    """Distributions that use the rejection sampler of the gamma distribution."""
 
     def random_by_rejection(key):
         shape = (3,)
@@ -316,7 +316,7 @@ def neural_network_functions() -> Program:
 
 @program
 def neural_network_rules() -> Program:
-    """Functions with custom rules, not differentiated, so that the rules are in the jaxpr."""
+    """Activations with custom rules, not differentiated, so that the rules are in the jaxpr."""
 
     def neural_network_rules(x, where):
         return (
@@ -411,7 +411,7 @@ def small_floats() -> Program:
 
 @program
 def small_integers() -> Program:
-    """Four-bit weights with a scale each group, dequantised in front of a product."""
+    """Four-bit weights with a scale for each group, dequantised before a product."""
 
     def small_integers(weights, scales, x, unsigned):
         dequantised = weights.astype(jnp.bfloat16) * scales[:, None]

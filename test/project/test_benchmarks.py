@@ -1,4 +1,4 @@
-"""The benchmarks run; how fast is for them to say, not for a test."""
+"""The benchmarks run; these tests do not check times."""
 
 import json
 import re
@@ -88,7 +88,7 @@ def test_worst_cases_have_about_as_many_ops_as_asked_for(title):
     ),
 )
 def test_an_op_takes_no_longer_where_there_are_many_of_them(title):
-    """All of them look at the same value, whose uses are not gone through for each."""
+    """All ops read the same value; the pass must not walk its uses for each of them."""
     worst = passes.WORST[title]
     costs = []
     for ops in (500, 3000):
@@ -109,14 +109,14 @@ def test_memory_against_time_is_drawn():
     circles = picture.findall("{http://www.w3.org/2000/svg}circle")
     across = sorted(float(circle.get("cx")) for circle in circles)
     assert len(across) == 3
-    # Half the memory is half way to JAX's.
+    # Half of JAX's memory is halfway along the axis.
     origin = 60.0
     assert across[1] - origin == pytest.approx((across[2] - origin) / 2, abs=0.2)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_batched_programs_do_what_jaxs_do(name):
-    """The same ops, constants but once: so they take the same time."""
+    """Both have the same ops, ours with each constant once, so they take the same time."""
     function, args = PROGRAMS[name].make("small")
     batches = jax.tree.map(lambda a: jax.ShapeDtypeStruct((4, *a.shape), a.dtype), args)
     theirs = jax.jit(jax.vmap(function)).lower(*batches).as_text()
@@ -181,7 +181,7 @@ def test_gradients_that_differ_are_told_apart():
     for wrong in (ones * 1.01, np.full(3, np.nan), np.array([1, 1, np.inf])):
         with pytest.raises(Mismatch, match="array 0"):
             check_equal([wrong], [ones])
-    # Roundings of zero, beside the others.
+    # Rounding errors of zero, which are negligible beside the other numbers.
     check_equal([ones, ones * 1e-9], [ones, -ones * 1e-9])
     with pytest.raises(Mismatch, match="array 1"):
         check_equal([ones, ones * 1e-4], [ones, -ones * 1e-4])
@@ -209,7 +209,7 @@ ORDERS = {
         lambda program, w, t: _pulled_back(program.grad(), (w,), t)[0],
     ),
 }
-# odeint has a VJP rule: its forward mode is an error, in JAX as here.
+# odeint has a VJP rule: forward mode is an error, both in JAX and here.
 _NOT_FORWARD = frozenset({"neural_ode"})
 
 
@@ -222,7 +222,7 @@ def _pulled_back(program, args, cotangents):
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", BOTH_SETS)
 def test_second_derivatives_of_every_program_are_those_of_jax(name):
-    """Each program in one of the three orders, of which all have their turns."""
+    """Each program is tested in one of the three orders, which take turns."""
     orders = ["reverse over reverse"] if name in _NOT_FORWARD else list(ORDERS)
     of_jax, of_program = ORDERS[orders[list(BOTH_SETS).index(name) % len(orders)]]
     function, args = BOTH_SETS[name].make("small")

@@ -1,4 +1,4 @@
-"""A fixed sample of JAX's own harnesses through the whole way, and the tool that runs them all."""
+"""A fixed sample of JAX's own harnesses in all steps, and the tool that runs all harnesses."""
 
 import json
 import sys
@@ -64,7 +64,7 @@ def cosine_for_sine(read):
 
 def test_wrong_numbers_are_found(monkeypatch):
     monkeypatch.setattr(params, "of_op", cosine_for_sine(params.of_op))
-    # What is kept for the process must not keep the wrong equation.
+    # Caches of the process must not return another equation's entry.
     for module, cache in ((lowering, "equations"), (interpreter, "ops_by_signature")):
         monkeypatch.setattr(module, cache, {})
     x = np.float32(1.0)
@@ -166,7 +166,7 @@ def test_lowered_texts_compare_with_operands_and_constants():
 
 
 def test_command_line(tmp_path, monkeypatch, capsys):
-    """Records, a table, and with --resume no second run of what has passed."""
+    """The tool writes records and a table; with --resume it skips what has passed."""
     monkeypatch.setattr(conformance, "STATE", tmp_path)
     monkeypatch.setattr(conformance, "ROOT", tmp_path)
     arguments = ["--select", "^(sin|svd)_", "--sample", "2", "--workers", "1"]
@@ -181,7 +181,7 @@ def test_command_line(tmp_path, monkeypatch, capsys):
     assert "0 harnesses in" in capsys.readouterr().out
     assert len(state.read_text().splitlines()) == len(lines)
 
-    # A run that was stopped while it wrote: its last line is another one.
+    # An interrupted run has truncated its last line; new records start on another line.
     state.write_text(state.read_text()[:-9])
     assert conformance.main([*arguments, "--resume"]) == 0
     assert "1 harnesses in" in capsys.readouterr().out

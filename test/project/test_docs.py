@@ -1,10 +1,10 @@
-"""What the documentation shows is what happens.
+"""Runs the code in the documentation, and checks the outputs that it shows.
 
-Every ``python`` block of README.md and docs/ runs, those of a page one after the other in one
-namespace.  What a block prints is the ``text`` or ``mlir`` block that follows it, and an expression
-with a comment ``# -> value`` has that value.  The commands of ``console`` blocks run too, those of
-a page in one folder, and print what stands below them; below those of docs/ there may be nothing.
-A block that imports a library which is not installed is left out.
+Every ``python`` block of README.md and docs/ runs; those of a page share one namespace, in order.
+A block must print the ``text`` or ``mlir`` block that follows it, and an expression with a comment
+``# -> value`` must have that value.  The commands of ``console`` blocks run too, those of a page in
+one folder, and must print the text below them; in docs/ that text may be absent.  A block that
+imports a library which is not installed is skipped.
 
     python test/project/test_docs.py        writes what is printed today into the pages
 """
@@ -52,7 +52,7 @@ EXPECTED = re.compile(r"#\s*->\s*(.+)$")
 
 
 def with_python_outputs(page: Path, text: str, namespace: dict | None = None) -> str:
-    """The page with what its Python blocks print today; their names are left in a namespace."""
+    """The page with the current output of its Python blocks, which run in the namespace."""
     namespace = {} if namespace is None else namespace
     namespace["__name__"] = "documented"
 
@@ -67,16 +67,16 @@ def with_python_outputs(page: Path, text: str, namespace: dict | None = None) ->
             return code + (block["gap"] or "") + block["output"]
         return f"{code}{block['gap'] or chr(10) + '```text' + chr(10)}{printed.strip()}\n```\n"
 
-    # What a block writes is not left where the tests run.
+    # Blocks run in a temporary folder, so that their files don't stay.
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         return PYTHON.sub(rerun, text)
 
 
 @functools.cache
 def run_once(page: Path) -> tuple[str, dict]:
-    """A page as it is printed today, and the names of its code.
+    """A page with its current output, and the names of its code.
 
-    Once in a process: a primitive that is defined again is another one of the same name.
+    A page runs only once in a process, because a primitive defined twice is two primitives.
     """
     namespace: dict = {}
     return with_python_outputs(page, page.read_text(), namespace), namespace
@@ -84,7 +84,7 @@ def run_once(page: Path) -> tuple[str, dict]:
 
 def run(source: str, line: int, page: Path, namespace: dict) -> str:
     """Runs a block that begins at a line; checks its ``# ->`` comments, returns what it prints."""
-    # Lines count from the page's first, for what the block prints of its own source.
+    # Blocks that print their own source need line numbers that count from the page's first line.
     source = "\n" * (line - 1) + source
     lines = source.splitlines()
     tree = ast.parse(source)
@@ -105,7 +105,7 @@ def run(source: str, line: int, page: Path, namespace: dict) -> str:
 
 @contextlib.contextmanager
 def shell(**files: str) -> Iterator[Callable[[str], subprocess.CompletedProcess]]:
-    """Runs commands in a new folder that has some files, jaxmlir's tools first on the path."""
+    """Runs commands in a new folder with some files; jaxmlir's tools are first on the path."""
     with tempfile.TemporaryDirectory() as folder:
         tools, work = Path(folder, "bin"), Path(folder, "work")
         tools.mkdir()
@@ -125,7 +125,7 @@ def shell(**files: str) -> Iterator[Callable[[str], subprocess.CompletedProcess]
 
 
 def with_console_outputs(text: str) -> str:
-    """The page with what its commands print today."""
+    """The page with the current output of its commands."""
     with shell() as execute:
 
         def rerun(block: re.Match) -> str:
@@ -146,7 +146,7 @@ def test_python_blocks(page):
     assert run_once(page)[0] == page.read_text()
 
 
-# A page's code as a module: it prints nothing when a tool imports it.
+# A page's code as a module that prints nothing when a tool imports it.
 AS_MODULE = """import contextlib, io
 with contextlib.redirect_stdout(io.StringIO()):
     exec({code!r}, globals())
@@ -155,7 +155,7 @@ with contextlib.redirect_stdout(io.StringIO()):
 
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.name)
 def test_commands(page):
-    """In a folder with the page's program, and its code as the module that it speaks of."""
+    """Commands run in a folder with the page's program, and with its code as a module."""
     text, namespace = page.read_text(), run_once(page)[1]
     commands = [m for block in CONSOLE.finditer(text) for m in COMMAND.finditer(block["code"])]
     assert commands
@@ -230,7 +230,7 @@ def test_rooms_and_passes_on_their_pages_are_those_of_the_source():
 
 
 def test_prices_on_the_page_of_remat():
-    """The last column of the table is what the table of the target has."""
+    """The last column of the page's table agrees with the target's table."""
     page = (ROOT / "docs" / "remat.md").read_text()
     table = page.partition("| taken |")[2].partition("\n\n")[0]
     rows = [line for line in table.splitlines() if line.startswith("| ")]
@@ -253,7 +253,7 @@ def test_flags_on_the_page_of_the_tools_exist():
     page = (ROOT / "docs" / "jaxmlir-opt.md").read_text()
     flags = {flag.name for module in (opt, translate, run_tool) for flag in module.FLAGS}
     named = set(re.findall(r"`--([a-z][\w-]*)", page))
-    # Passes, and the one of the page that stands for a user's own.
+    # All passes, and the page's example of a user's pass.
     passes = {name for group in jaxmlir.passes.list_passes().values() for name in group}
     assert named - flags - passes == set()
     assert {flag for flag in named if flag in flags} >= {"remarks", "emit-artifact", "entry"}

@@ -1,4 +1,4 @@
-"""Programs of the libraries that are here through every step, and the tool that runs them all."""
+"""Programs of the installed libraries in every step, and the tool that runs all programs."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The tool that runs JAX's own tests, on a checkout with tests of which the outcome is known."""
+"""The tool that runs JAX's own tests, on a checkout with tests of known outcome."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def checkout(tmp_path, monkeypatch):
 
 
 def cells(shown: str, file: str) -> list[str]:
-    """Of the file's row: tests, those that pass plainly, broken, listed."""
+    """The cells of a file's row: tests, those that pass plainly, broken, listed."""
     row = next(line for line in shown.splitlines() if line.startswith(f"│ {file}"))
     return row.split()[3:11:2]
 
@@ -78,7 +78,7 @@ def test_tests_that_pass_plainly_and_not_through_the_dialect(checkout, capsys, m
     assert jax_tests.main([str(checkout), "small_test", *options]) == 0
     assert cells(capsys.readouterr().out, "small_test") == ["3", "2", "0", "0"]
 
-    # A run that is complete needs no process to be reported again.
+    # Reporting a complete run again starts no process.
     monkeypatch.setattr(jax_tests.subprocess, "Popen", None)
     assert jax_tests.main([str(checkout), "small_test", "--resume"]) == 1
     assert cells(capsys.readouterr().out, "small_test") == ["6", "4", "2", "1"]
@@ -142,7 +142,7 @@ def test_functions_are_transformed_by_the_passes_or_counted():
     def loss(slope):
         @jax_tests_transforms.staged
         def line(x, scale):
-            # Closes over a value of the outer transformation, and gives what is no array.
+            # Closes over a value of the outer transformation, and also returns a string.
             return jnp.sin(x * slope) * scale, "line"
 
         assert line(3.0, 1.0)[1] == "line"

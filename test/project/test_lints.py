@@ -1,4 +1,4 @@
-"""The lints find what they are for, and nothing in lines that are as they should be."""
+"""The lints find violations, and report nothing about correct lines."""
 
 import pytest
 

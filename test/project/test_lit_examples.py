@@ -35,7 +35,7 @@ def test_every_test_has_an_example():
 
 
 def test_examples_of_one_family():
-    """A quick look for drift; the slow test looks at more."""
+    """A quick check for drift; the slow test checks more."""
     from lit_examples import elementwise
 
     names = [n for n, e in elementwise.EXAMPLES.items() if generate_lit_tests.responsible(n, e)]
@@ -52,7 +52,7 @@ def test_an_op_without_an_example_is_an_error(capsys):
 
 @pytest.mark.slow
 def test_a_third_is_as_generated():
-    """lit runs all of them, as they are."""
+    """lit runs all of the files, but does not compare them with the generated ones."""
     names = [path.stem for path in TESTS[::3]]
     assert generate_lit_tests.stale(names) == [], "run python tools/generate_lit_tests.py"
 
@@ -60,7 +60,7 @@ def test_a_third_is_as_generated():
 @pytest.mark.slow
 @pytest.mark.skipif(stock_verify.mlir_opt() is None, reason="mlir-opt-22 is not installed")
 def test_stock_mlir_accepts_them(tmp_path):
-    """All in one run of mlir-opt, as pieces of one file."""
+    """One run of mlir-opt reads all tests, as chunks of one file."""
     foreign, pieces = set(), []
     with scope():
         for path in TESTS:

@@ -18,7 +18,7 @@ def before(tmp_path_factory):
 
 @pytest.fixture
 def after(tmp_path, before):
-    """A second directory with the same texts, to be changed."""
+    """A second directory with the same texts, which tests change."""
     directory = tmp_path / "after"
     directory.mkdir()
     for path in before.rglob("*"):

@@ -1,4 +1,4 @@
-"""What users may count on: documented names, what type checkers see, the package, and the site."""
+"""The public interface: documented names, types for checkers, the package, and the site."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_public_name_of_a_program_is_documented():
     program = jaxmlir.trace(jnp.sin)(1.0)
     assert public(dir(program)) - documented_names() == set()
     assert [name for name in dir(program) if re.match(r"_[^_]", name)] == []
-    # A name that is only for the package is one: nothing is hidden that is not there.
+    # Every name that is hidden as internal exists.
     hidden = {name for cls in type(program).__mro__ for name in getattr(cls, "_internal", ())}
     assert [name for name in hidden if not hasattr(program, name)] == []
 

@@ -96,7 +96,7 @@ def run_stock(file, flags):
 
 
 def without_tildes(text: str) -> str:
-    """mlir-opt underlines what it knows the extent of; we print the caret alone."""
+    """mlir-opt underlines source ranges; we print only the caret."""
     return "\n".join(
         line.rstrip("~") if set(line) <= {" ", "^", "~"} else line for line in text.split("\n")
     )
@@ -123,7 +123,7 @@ def test_the_tools_are_modules():
 
 @pytest.mark.parametrize("tool", ["opt", "run"])
 def test_output_that_cannot_be_written(tool):
-    """A reader that went away is no news; a full device is."""
+    """A closed pipe is not an error; a full device is."""
     command = [sys.executable, "-m", f"jaxmlir.cli.{tool}", "--help"]
     read, write = os.pipe()
     os.close(read)
@@ -138,7 +138,7 @@ def test_output_that_cannot_be_written(tool):
 
 
 def test_a_stream_that_is_closed_is_named(monkeypatch, capsys, tmp_path):
-    """Python has none then: ``jaxmlir-opt <&-``."""
+    """Python then has no stream object: ``jaxmlir-opt <&-``."""
     module = tmp_path / "module.mlir"
     module.write_text("module {}")
     monkeypatch.setattr("sys.stdin", None)
@@ -152,7 +152,7 @@ def test_a_stream_that_is_closed_is_named(monkeypatch, capsys, tmp_path):
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_no_half_of_an_output_stays(tmp_path, monkeypatch, capsys, error):
-    """A file that was not written to its end is removed, as LLVM's tools do."""
+    """An incompletely written file is removed, as by LLVM's tools."""
     file = tmp_path / "output.mlir"
     arguments = command_line.parse_arguments(["-o", str(file)], [command_line.OUTPUT])
 
@@ -185,12 +185,12 @@ def test_interrupted(tmp_path):
     """Ctrl-C ends a tool without a traceback."""
     source = tmp_path / "source.mlir"
     os.mkfifo(source)
-    # What a shell runs in the background ignores the signal, and so would its children.
+    # Background jobs of a shell ignore the signal, and their children would inherit that.
     heeding = "signal.signal(signal.SIGINT, signal.default_int_handler)"
     run = "runpy.run_module('jaxmlir.cli.opt', run_name='__main__', alter_sys=True)"
     command = [sys.executable, "-c", f"import runpy, signal; {heeding}; {run}", str(source)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tool:
-        # Opened when the tool opens it to read.
+        # This returns when the tool opens the pipe for reading.
         with open(source, "wb"):
             tool.send_signal(signal.SIGINT)
             assert tool.communicate(timeout=60) == (b"", b"")

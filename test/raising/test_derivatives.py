@@ -1,4 +1,4 @@
-"""Derivatives of what JAX's primitives have none for, or one of another function."""
+"""Derivatives of StableHLO ops whose JAX primitives have none, or that of another function."""
 
 import jax
 import jax.numpy as jnp
@@ -40,7 +40,7 @@ def program_of(arguments, body, result):
 
 
 def check(program, expected, *args, **options):
-    """Value, forward and reverse derivative, and a batch, of a program and of a JAX function."""
+    """Compares value, forward and reverse derivatives, and a batch with those of a JAX function."""
     args = tuple(map(jnp.asarray, args))
     tangents = tuple(
         jnp.cos(jnp.arange(a.size, dtype=a.dtype)).reshape(a.shape)
@@ -72,7 +72,7 @@ X = np.linspace(-0.9, 0.8, 15, dtype=np.float32).reshape(3, 5)
     ],
 )
 def test_reductions_that_begin_with_anything(name, init, expected):
-    """JAX takes these apart as a tree, whose derivative is another one."""
+    """JAX expands such reductions into a tree, whose derivative is a different one."""
     reduce = f"""%0 = "stablehlo.reduce"(%x, %init) <{{dimensions = array<i64: 1>}}> {region(name)}
       : (tensor<3x5xf32>, tensor<f32>) -> tensor<3xf32>"""
     constant = f"%init = stablehlo.constant dense<{init}> : tensor<f32>\n"
@@ -88,7 +88,7 @@ def test_a_reduction_that_begins_with_an_argument():
 
 
 def test_the_greatest_element_and_where_it_is():
-    """As torch-mlir writes it; JAX has no derivative where an operand is of integers."""
+    """The reduction is as torch-mlir writes it; JAX has no derivative if an operand is integer."""
     body = """%low = stablehlo.constant dense<0xFF800000> : tensor<f32>
       %zero = stablehlo.constant dense<0> : tensor<i32>
       %i = stablehlo.iota dim = 1 : tensor<3x5xi32>
@@ -138,7 +138,7 @@ def test_windows(name, init, expected):
     ],
 )
 def test_scatters(name, unique, expected):
-    """An index out of bounds is dropped, those that are there twice combined twice."""
+    """An update out of bounds is dropped; updates of duplicate indices are combined."""
     body = f"""%0 = "stablehlo.scatter"(%x, %i, %u) <{{
       scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1],
         inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>,
@@ -194,7 +194,7 @@ def test_the_gradient_of_a_normalization_is_of_the_moments_that_it_is_given():
 
 
 def test_arithmetic_of_another_dialect():
-    """As it is left by compilers that add derivatives with MLIR's own ops."""
+    """Some compilers add derivatives with ops of MLIR's own dialects."""
     body = """%two = arith.constant dense<2.0> : tensor<5xf32>
       %s = arith.mulf %x, %two : tensor<5xf32>
       %t = arith.maximumf %s, %x : tensor<5xf32>

@@ -1,4 +1,4 @@
-"""Idioms of JAX's lowering, and functions of several ops, are raised to what they were."""
+"""Idioms of JAX's lowering, and functions of several ops, are raised to the original ops."""
 
 import jax
 import jax.numpy as jnp
@@ -75,7 +75,7 @@ def test_conjugates_are_transposed():
 
 
 def test_booleans_that_are_added_where_a_window_has_its_maximum_are_batched():
-    """JAX adds them by ``or``, and has a batching rule for the sum alone."""
+    """JAX adds booleans by ``or``, and has a batching rule only for the sum."""
     ge, x, y = lax.ge_p, np.zeros((3, 4, 6), bool), np.ones((3, 3, 5), bool)
     x[0, 1, 2] = x[2, 0, 5] = True
     windows = {"window_dimensions": (2, 2), "window_strides": (1, 1), "padding": ((0, 0), (0, 0))}
@@ -113,7 +113,7 @@ KEY = np.array([0, 7], np.uint32)
 )
 @pytest.mark.parametrize("platform", ["cpu", "tpu"])
 def test_threefry_is_one_op(f, key, platform):
-    """JAX lowers it to a loop for a CPU, and elsewhere to the rounds one after another."""
+    """JAX lowers threefry to a loop for a CPU, and elsewhere to unrolled rounds."""
     exported = export.export(jax.jit(f), platforms=[platform])(key)
     program = jaxmlir.from_stablehlo(bytes(exported.mlir_module_serialized))
     assert str(program).count('"jaxpr.threefry2x32"') == 1
@@ -192,7 +192,7 @@ FUNCTIONS = {
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_that_jax_writes_as_several_ops_have_its_derivatives(name):
-    """Also where these ops have none: an overflow, a tie, a series that is not chosen."""
+    """This holds also where those ops' derivatives fail: overflow, ties, unselected series."""
     f = FUNCTIONS[name]
     gradient = lambda f: jax.jit(jax.grad(lambda x: f(x).sum()))(POINTS)  # noqa: E731
     exported = export.export(jax.jit(f))(POINTS)

@@ -74,7 +74,7 @@ def test_exported_functions_keep_pytrees_names_and_unused_arguments():
 
 @pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
 def test_exported_functions_take_and_return_random_keys(impl):
-    """StableHLO has their words alone."""
+    """StableHLO has only the words of the keys."""
 
     def f(keys, scale):
         return jax.random.split(keys[1], 3), scale * jax.random.normal(keys[0], (2,)), keys[1]
@@ -93,7 +93,7 @@ def test_exported_functions_take_and_return_random_keys(impl):
 
 
 def test_exported_functions_have_all_derivatives_and_batches():
-    """Of one that was exported without any."""
+    """The function was exported without derivatives."""
     exported = export.export(jax.jit(loss))(X)
     program = jaxmlir.from_exported(exported)
     with pytest.raises(NotImplementedError):
@@ -172,7 +172,7 @@ def test_operands_that_an_op_broadcasts_come_back_as_they_were_traced():
 
     text = jax.jit(f).lower(X).as_text()
     raised = jaxmlir.from_stablehlo(text)
-    # Of the rows, one has to be broadcast, or the product would be one row.
+    # One of the rows must be broadcast, or the product would be a single row.
     assert broadcasts(raised) == broadcasts(jaxmlir.trace(f)(X)) - 1
     assert raised.lower().as_text().replace("jit_main", "jit_f", 1) == text
     close(raised.jvp()((X,), (X + 1,)), jax.jvp(f, (X,), (X + 1,)))
@@ -494,7 +494,7 @@ def test_loops_are_scans_with_what_they_scan():
 
 
 def test_functions_of_tuples_are_functions_of_their_elements():
-    """Also of tuples in them, that calls take and return, and that a branch uses."""
+    """This includes nested tuples, and tuples that calls take and return, and a branch uses."""
     pair, nested = "tuple<tensor<f32>, tensor<3xf32>>", "tuple<tensor<3xf32>, tuple<tensor<f32>>>"
     program = jaxmlir.from_stablehlo(f"""
 func.func private @swapped(%t: {pair}) -> {nested} {{
@@ -552,7 +552,7 @@ def test_large_constants_are_kept_beside_the_module():
 
 @pytest.mark.parametrize("f", [jax.nn.logsumexp, jax.nn.softmax, jax.nn.log_softmax])
 def test_no_derivative_is_taken_of_the_maximum_of_a_softmax(f):
-    """Which JAX says by ``stop_gradient``, that StableHLO does not hold."""
+    """JAX marks the maximum by ``stop_gradient``, which StableHLO does not have."""
     program = jaxmlir.from_stablehlo(lowered(lambda x: jnp.sum(jnp.sin(f(x, axis=1))), X))
     gradient = program.grad()
     assert "jaxpr.eq" not in str(gradient)
@@ -577,5 +577,5 @@ def test_arguments_that_an_exported_function_does_not_take():
 
 
 def test_damaged_modules():
-    """A sample of what tools/fuzz.py --stablehlo runs 20,000 of."""
+    """A sample of the 20,000 mutants that tools/fuzz.py --stablehlo tries."""
     assert fuzz.run(fuzz.modules(), range(150), seed=1) == []

@@ -40,7 +40,7 @@ def as_jax(program, f, *args):
 
 
 def test_exported_functions_of_sharded_arguments(mesh):
-    """A constraint stays one; which arguments are kept where is up to who calls."""
+    """A sharding constraint stays one; the caller chooses the placement of the arguments."""
 
     def f(x, w):
         x = lax.with_sharding_constraint(x, NamedSharding(mesh, P("a", None)))

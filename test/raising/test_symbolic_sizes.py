@@ -1,4 +1,4 @@
-"""Exports of symbolic shapes stay symbolic when they are raised: against JAX, at several sizes."""
+"""Exports with symbolic shapes stay symbolic when raised; results equal JAX's at several sizes."""
 
 import jax
 import jax.numpy as jnp
@@ -215,7 +215,7 @@ def test_functions_that_jax_writes_as_several_ops_have_its_derivatives():
 
 
 def test_where_a_rule_takes_no_symbolic_sizes_the_program_of_given_ones_has_it():
-    """JAX's convolutions have no padding that is symbolic, as the gradient needs for strides."""
+    """JAX's convolutions have no symbolic padding, which the gradient with strides needs."""
 
     def f(x, w):
         return lax.conv(x, w, (2,), "SAME").sum()
@@ -232,7 +232,7 @@ def test_where_a_rule_takes_no_symbolic_sizes_the_program_of_given_ones_has_it()
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", ["expn", "igamma"])
 def test_series_have_their_derivatives(name):
-    """Also in a module with a size that is none of theirs."""
+    """Raised series have their derivatives also in a module with an unrelated symbolic size."""
     f = {
         "expn": lambda x, y: (jax.scipy.special.expn(2, jnp.exp(x)), y),
         "igamma": lambda x, y: (lax.igamma(jnp.full_like(x, 1.5), jnp.exp(x)), y),
@@ -355,7 +355,7 @@ def test_a_size_that_is_asserted_to_be_two_others_is_one_of_them_and_an_error():
 
 
 def test_floor_division_is_known_by_its_ops():
-    """Rounding towards zero is no division of sizes where the sign may be any."""
+    """Division that rounds towards zero is no floor division if the sign is unknown."""
     text = """
         func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
           %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>

@@ -135,7 +135,7 @@ def test_on_sparse_arrays():
 
 @compat
 def test_keys_that_are_used_twice():
-    """With ``jax_debug_key_reuse``, which knows what a function does with each key."""
+    """``jax_debug_key_reuse`` knows how a program uses each key."""
 
     def draws(key, x):
         return lax.scan(lambda key, x: (key, jax.random.normal(key) * x), key, x)[1]
@@ -177,7 +177,7 @@ print(*map(float, (value, *series, checkify.checkify(program)(0.0)[1])))
 
 @compat
 def test_inside_interpreters_that_are_imported_later():
-    """JAX has traced the program by then, and does not trace it again."""
+    """JAX has already traced the program, and does not trace it again."""
     command = [sys.executable, "-c", INTERPRETERS_LATER]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -203,7 +203,7 @@ for module, rules in (("jax.experimental.jet", "jet_rules"), ("jax._src.checkify
 
 
 def test_an_interpreter_that_is_imported_while_another_one_is_searched():
-    """As another thread may."""
+    """Another thread may import one meanwhile."""
     command = [sys.executable, "-c", ONE_WHILE_ANOTHER_IS_SEARCHED]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -250,7 +250,7 @@ def test_programs_are_shared_by_threads(wave):
     np.testing.assert_allclose(ours, [jnp.cos(0.5) * i + base for i in range(8)], rtol=1e-6)
 
 
-# Threads that have jaxmlir make, at the same time, what a process has one of.
+# Threads that make jaxmlir create per-process objects at the same time.
 BEGUN_BY_THREADS = """
 import sys, threading
 import jax, jax.numpy as jnp, numpy as np
@@ -358,7 +358,7 @@ def test_callbacks_are_handles_of_this_process():
 
 @compat
 def test_functions_that_are_not_staged_out():
-    """With ``jax_disable_jit``, and where JAX looks for what made a NaN or an infinity."""
+    """Functions are not staged out under ``jax_disable_jit``, or if JAX searches for a NaN's op."""
 
     def f(x, n, y):
         return lax.fori_loop(0, n, lambda i, s: s + jnp.log(x - i), y)
@@ -371,7 +371,7 @@ def test_functions_that_are_not_staged_out():
         np.testing.assert_allclose([ours(x, 2, y), program(x, y)], expected, rtol=1e-6)
         batched = jax.vmap(ours, (0, None, None))(jnp.stack([x, x]), 2, y)
         np.testing.assert_allclose(batched, expected, rtol=1e-6)
-        # Such a function may look at its arguments.
+        # A function that is not staged out may look at its arguments' values.
         looking = jaxmlir.jit(lambda x, n: x * n if x > 0 else -x, static_argnums=1)
         assert looking(x, 3) == 7.5 and jax.grad(looking)(x, 3) == 3.0
     nan = r"(?s)invalid value \(nan\).*test_program_in_jax.py:\d+.*raised by 'jaxpr.log' op"
@@ -393,7 +393,7 @@ class Axis(enum.Enum):
 @pytest.mark.parametrize("name", ["rows", Axis.ROWS])
 @pytest.mark.parametrize("in_axis", [0, None])
 def test_a_batch_has_any_name(name, in_axis):
-    """Batched or not, an op may depend on its place along the axis."""
+    """An op may depend on its position along the axis, whether it is batched or not."""
 
     def f(x):
         rows = lax.scan(lambda c, _: (c + lax.psum(x, name), None), x, None, length=2)[0]
@@ -415,7 +415,7 @@ def test_what_is_not_batched_is_broadcast_over_a_named_axis():
 
 @pytest.mark.parametrize(("split", "concat", "tiled"), [(0, 0, False), (0, 1, False), (0, 1, True)])
 def test_an_exchange_of_the_same_values(split, concat, tiled):
-    """JAX's rule makes a batch of batches of it, so the oracle is a batch of equal members."""
+    """JAX's rule gives a batch of batches, so the oracle exchanges a batch of equal members."""
 
     def f(x):
         return jax.lax.all_to_all(x, "i", split, concat, tiled=tiled)
@@ -427,7 +427,7 @@ def test_an_exchange_of_the_same_values(split, concat, tiled):
 
 
 class Sized:
-    """A node that looks at what it is made of, if these may be arrays."""
+    """A node whose constructor inspects its children if they may be arrays."""
 
     def __init__(self, a):
         self.a = a

@@ -1,4 +1,4 @@
-"""Programs called inside ``jax.checkpoint`` keep, and compute again, what JAX does."""
+"""Programs called inside ``jax.checkpoint`` save and recompute the same values as JAX."""
 
 from functools import partial
 
@@ -49,7 +49,7 @@ def both(around, policy=None):
 
 
 def derivatives(f):
-    """In reverse mode, with forward mode over it, and linearized."""
+    """Derivatives in reverse mode, with forward mode over it, and linearized."""
     gradient = jax.grad(f, (0, 1))
 
     def all_of(x, w):
@@ -60,7 +60,7 @@ def derivatives(f):
 
 
 def kept(f):
-    """How many numbers the backward pass is given."""
+    """The number of elements in the residuals of the backward pass."""
     residuals = jax.eval_shape(lambda *args: jax.vjp(f, *args)[1], X, ROWS)
     return sum(x.size for x in jax.tree.leaves(residuals))
 

@@ -39,7 +39,7 @@ def mean(layer):
 
 
 def gradients_within(layer):
-    """The gradient in what all devices share is their sum."""
+    """The gradient of an argument that all devices share is the sum of their gradients."""
 
     def product(w, x):
         double, total, three = layer(w, x)
@@ -99,7 +99,7 @@ sine.defjvp(lambda primals, tangents: (sine(*primals), 2 * tangents[0] * jnp.cos
 
 
 def of_functions(w, x):
-    """Ops that refer to functions: of their operands, of elements, and derivative rules."""
+    """Ops that refer to functions of operands, functions of elements, and derivative rules."""
 
     def body(carry, y):
         return sine(carry) + product(w, y), carry
@@ -262,7 +262,7 @@ def test_a_batch_over_an_axis_that_is_named_by_itself():
 
 
 def test_a_mesh_of_devices_that_are_not_here():
-    """A program from a larger machine is transformed, and lowered for such."""
+    """A program from a larger machine is transformed, and lowered for a machine of that size."""
     mesh = jax.make_mesh((2,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
 
     def f(w, x):

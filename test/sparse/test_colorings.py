@@ -1,4 +1,4 @@
-"""Colourings tell every element of a matrix, and patterns are kept and shown."""
+"""Colourings determine every element of a matrix; patterns can be saved and shown."""
 
 import time
 
@@ -20,7 +20,7 @@ def pattern_of(matrix, **options):
 
 
 def told(matrix, pattern, mode="auto"):
-    """The matrix, from its products with the sums of unit vectors of each colour."""
+    """The matrix recovered from its products with the sums of unit vectors of each colour."""
     coloring = pattern.coloring(mode)
     right = [matrix @ (coloring.columns == c) for c in range(coloring.forward)]
     left = [(coloring.rows == c) @ matrix for c in range(coloring.reverse)]
@@ -65,7 +65,7 @@ def test_an_acyclic_colouring_is_taken_where_stars_need_more():
     pattern = pattern_of(random + random.T + np.eye(100), symmetric=True)
     assert pattern.colors <= 5
     np.testing.assert_allclose(told(pattern.to_dense() * 1.0, pattern), pattern.to_dense())
-    # A path is a deep tree, of which an element would be a sum of many terms.
+    # A path is a deep tree, in which an element would be a sum of many terms.
     path = np.eye(500) + np.eye(500, k=1) + np.eye(500, k=-1)
     assert pattern_of(path, symmetric=True).coloring().substitution is None
 

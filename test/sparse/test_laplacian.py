@@ -58,7 +58,7 @@ def system(x):
 
 
 def by_rows(x):
-    """A matrix, each row of which is a function of one or two of the inputs."""
+    """A matrix whose rows each depend on one or two of the inputs."""
     return jnp.sin(jnp.stack([x[0] * x[1], x[2], x[3], x[4] - x[5]])[:, None] * ROWS)
 
 
@@ -134,7 +134,7 @@ def test_the_laplacian_is_the_trace_of_the_hessian(name):
     ("product", "few"), [("bij,bkj->bik", (4, 3, 2)), ("bkj,jbl->bkl", (2, 4, 3))]
 )
 def test_a_product_with_a_factor_of_few_inputs_takes_those_only(product, few):
-    """On either side, with a batch, and with elements that depend on none."""
+    """The factor is on either side, with a batch, and with elements that depend on no input."""
 
     def f(x):
         own = jnp.pad((x[: math.prod(few)] ** 2).reshape(few), [(0, 0), (0, 0), (0, 1)])

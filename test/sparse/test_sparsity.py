@@ -1,5 +1,5 @@
-"""Patterns of derivatives, against the derivatives that JAX computes: no element outside of a
-pattern is other than zero, and what has a known structure is found to have it."""
+"""Patterns of derivatives, against the derivatives that JAX computes: elements outside of a pattern
+are zero, and known structures are found."""
 
 import functools
 import runpy
@@ -64,7 +64,7 @@ def pattern_of(f, x):
     return jaxmlir.trace(f)(x).jacobian_sparsity()
 
 
-# Functions of which the pattern is that of the derivative at X, to the element.
+# Functions whose pattern has exactly the nonzero elements of the derivative at X.
 TIGHT = {
     "elementwise": lambda x: jnp.sin(x) * x,
     "matrix": lambda x: UPPER @ x,
@@ -92,7 +92,7 @@ TIGHT = {
     "tree": lambda x: {"a": x[:2] ** 2, "b": [x[2] * x[3]]},
     "long-scan": lambda x: lax.scan(lambda c, a: (c, c[0] * a), x, jnp.tile(x, 2000))[1][:7],
 }
-# Functions whose pattern holds for arguments at which more is other than zero.
+# Functions whose pattern also covers arguments with more nonzero elements.
 SOUND = {
     "sort": jnp.sort,
     "sort-pairs": lambda x: lax.sort((x, x**2), num_keys=1)[1],
@@ -109,7 +109,7 @@ SOUND = {
 }
 
 
-# Functions whose pattern is all that is other than zero at some arguments.
+# Functions whose pattern is the union of the nonzero elements at some arguments.
 REACHED = {
     "argmax": lambda x: x[jnp.argmax(x[:2])],
     "taken": lambda x: jnp.take(x, jnp.array([0, 1]) + jnp.argmax(x[:2])),
@@ -183,7 +183,7 @@ def test_rules_that_a_derivative_brings_in_are_told_what_is_zero():
 
 
 def check(steps, jacobian):
-    """A random program's pattern, and its Jacobian told with it."""
+    """Checks a random program's pattern, and the Jacobian computed with it."""
 
     def f(z):
         return run(steps, z[:3], z[3:])

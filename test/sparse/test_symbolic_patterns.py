@@ -1,4 +1,4 @@
-"""Patterns that hold at all sizes, against those at given ones."""
+"""Patterns for symbolic sizes, compared with the patterns at given sizes."""
 
 from pathlib import Path
 

@@ -18,7 +18,7 @@ def losses(devices, file, name, *, may_write=True, written=lambda: None, stepped
 
     Args:
       may_write: whether this process writes the file.
-      written: waits until it is.
+      written: waits until the file is written.
       stepped: is called after each step.
     """
     import jax

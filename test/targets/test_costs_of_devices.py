@@ -1,4 +1,4 @@
-"""What a pass does for a host, it leaves on a device whose compiler charges otherwise."""
+"""Rewrites that pay on a CPU are not applied for a device whose compiler has other costs."""
 
 import jax
 import jax.numpy as jnp
@@ -23,17 +23,17 @@ def forward_algorithm(transitions, x):
 
 
 def layer_on_edges(x, w, senders):
-    """Rows of 16 numbers, which a TPU stores as it stores 128."""
+    """Rows of 16 numbers, which take as much memory as 128 on a TPU."""
     return x[senders] @ w
 
 
 def by_inverse(a, y):
-    """An inverse, for one vector: each unknown waits for the others."""
+    """An inverse for one vector; a solve would compute the unknowns one after another."""
     return jnp.linalg.inv(a) @ y
 
 
 def recurrence(x, w):
-    """Nine values of an iteration follow from one of them, element by element."""
+    """Nine values of an iteration can be recomputed elementwise from one of them."""
 
     def step(h, _):
         y = jnp.sin(h * w) * jnp.exp(-h * h) + jnp.cos(h)
@@ -109,14 +109,14 @@ def online_softmax(q, k, v):
 
 
 def test_masks_are_computed_again_rather_than_stored_on_a_tpu():
-    """Their tiles are others, which no kernel stores beside floats."""
+    """Masks have other tiles than floats, and no kernel stores both."""
     args = array(16, 8), array(12, 4, 8), array(12, 4, 8)
     program = jaxmlir.trace(jax.grad(online_softmax))(*args).optimize(1)
     remarks = []
     after = program.run_passes("jaxpr-remat", target="tpu:v5e", remarks=remarks.append)
     np.testing.assert_allclose(after(*args), jax.grad(online_softmax)(*args), rtol=1e-3, atol=1e-4)
     assert "7 values, not 10" in "".join(remark.message for remark in remarks)
-    # The mask of the maxima is there as floats.
+    # The mask of the maxima is stored as floats.
     assert "tensor<12x16x4xi1>" not in after.as_text()
 
 
@@ -136,7 +136,7 @@ def test_what_is_stored_for_a_product_after_the_loop_is_there_for_the_second_loo
     args = {"w": array(32, 32), **biases}, array(20, 8, 16)
     program = jaxmlir.trace(jax.grad(loss))(*args).optimize(1)
     after = program.run_passes("jaxpr-remat", target="tpu:v5e")
-    # Over iterations and the batch.
+    # The contracting dimensions of a product over iterations and the batch.
     numbers = "dimension_numbers = [[array<i64: 0, 1>, array<i64: 0, 1>], [[], []]]"
     assert numbers not in program.as_text()
     assert numbers in after.as_text()
@@ -167,7 +167,7 @@ def test_devices_wait_for_kernels_and_hosts_do_not():
 def test_the_sums_of_a_softmax_are_a_column_of_its_product_on_a_tpu(first):
     def loss(q, k, w):
         weights = jax.nn.softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k))
-        # Written after the sum, which is needed before.
+        # The op is written after the sum, although it is needed before.
         v = jnp.tanh(k @ w)
         sides = ("bhqk,bkhd", weights, v) if first else ("bkhd,bhqk", v, weights)
         mixed = jnp.einsum(f"{sides[0]}->bqhd", *sides[1:])
@@ -218,7 +218,7 @@ def test_no_maximum_is_tested_on_a_tpu_and_infinite_ones_give_the_same():
 
 
 def test_what_is_put_together_is_taken_apart_by_one_kernel_on_a_tpu():
-    """Sums of the states of an unrolled loop, which are not side by side before."""
+    """Sums of the states of an unrolled loop, which are not concatenated before."""
 
     def states(x, w, v):
         total = 0.0

@@ -1,4 +1,4 @@
-"""Programs over a mesh of devices, and over several processes, beside JAX."""
+"""Programs over a mesh of devices, and over several processes, compared with JAX."""
 
 import io
 import json
@@ -58,7 +58,7 @@ def test_no_level_adds_collectives_to_those_of_jax(name):
 
 
 def rows(x):
-    """A batch of which level 2 would make tiles: much is computed of each row by itself."""
+    """A batch that level 2 would tile: much work is done on each row separately."""
     hidden = jnp.exp(jnp.sin(x[:, :, None] * jnp.arange(1.0, 33)))
     return jnp.tanh(hidden / hidden.sum(-1, keepdims=True)).sum((1, 2))
 
@@ -110,7 +110,7 @@ ENTRY %main (x: f32[8]) -> f32[8] {
 
 
 def started(count, file, program, way="run"):
-    """Processes of ``processes.py``, and what each will have printed."""
+    """Starts the processes of ``processes.py``, whose output the tests read."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]

@@ -1,4 +1,4 @@
-"""What a program is optimized for: by name, by where it is lowered, and for several at once."""
+"""The target that a program is optimized for: by name, by platform, and several at once."""
 
 import dataclasses
 import functools
@@ -28,7 +28,7 @@ ACCELERATORS = ("tpu", "cuda", "rocm")
 ALL = ("cpu", *ACCELERATORS)
 OF_LEVELS = {name for name in LEVELS[2]}
 CPU_ONLY = sorted(name for name in OF_LEVELS if find_pass(name).compilers == ("cpu",))
-# What passes for the CPU's compiler write: 64-bit polynomials, barriers, and calls that stay.
+# Traces of passes for the CPU's compiler: 64-bit polynomials, barriers, and calls that stay.
 MARKS = re.compile(r"f64|optimization_barrier|inlineable")
 
 X = np.linspace(-1.0, 1.0, 256 * 256, dtype=np.float32).reshape(256, 256)
@@ -169,7 +169,7 @@ def test_passes_for_one_compiler_are_skipped_for_others():
 
 def test_a_pass_of_ones_own_gets_the_target():
     class SeesTarget(Pass):
-        """Records what it is run for."""
+        """Records the target that it runs for."""
 
         name = "test-sees-target"
         seen = []
@@ -200,8 +200,8 @@ def gradient(program, **options):
 
 
 def check_each_platform(make, reference):
-    """What ``make()`` gives, lowered for each platform, is what it is with that as its target, and
-    that is what the pipeline without passes for the CPU gives; the CPU's is the default's."""
+    """Checks that ``make()``, lowered for each platform, equals ``make(target=platform)`` and, for
+    accelerators, the pipeline without passes for the CPU.  The default target is the CPU."""
     program = make()
     assert str(program) == str(make(target="cpu"))
     assert text(program, "cpu") == text(make(target="cpu"), "cpu")
@@ -238,7 +238,7 @@ def test_so_do_gradients(name):
     assert marks(text(gradient(program), "cpu")) or name == "recurrence"
 
 
-# Those of which passes for the CPU make something: sines, fences, margins, tiles, segments, loops.
+# Programs that passes for the CPU change: sines, fences, margins, tiles, segments, loops.
 SAMPLE = [
     "newton_unrolled",
     "gaussian_mixture",
@@ -265,7 +265,7 @@ def test_benchmark_programs(name):
 
 
 def branches(lowered):
-    """For each branch of the outermost case over platforms, the text of all that it comes to."""
+    """The text of all code that each branch of the outermost case over platforms reaches."""
     module = lowered.compiler_ir()
     functions = {ir.StringAttr(f.attributes["sym_name"]).value: f for f in module.body.operations}
     found = []
@@ -315,7 +315,7 @@ def test_platforms_with_the_same_program_share_it():
 
 @pytest.mark.compat
 def test_a_given_target_on_several_platforms():
-    """One program for all of them, with calls that stay of functions of 64-bit numbers."""
+    """One program for all platforms, with calls that stay, of functions of 64-bit numbers."""
     program = gradient(jaxmlir.trace(waves)(X), target="cpu")
     exported = export.export(jax.jit(program), platforms=ALL)(X)
     np.testing.assert_allclose(exported.call(X), jax.grad(waves)(X), rtol=1e-4, atol=1e-5)
@@ -324,7 +324,7 @@ def test_a_given_target_on_several_platforms():
 @pytest.mark.compat
 @pytest.mark.parametrize("name", ["waves", "diffusion"])
 def test_derivatives_that_jax_takes(name):
-    """Of what is optimized already: what is stored is decided where they are lowered."""
+    """JAX differentiates an optimized program; passes about storage run at lowering."""
     function = FUNCTIONS[name]
     want = jax.grad(function)(X)
     program = jaxmlir.trace(function)(X).optimize(2)
@@ -370,7 +370,7 @@ def test_programs_made_of_optimized_programs():
 
 @pytest.mark.compat
 def test_results_that_nobody_uses():
-    """JAX drops them before it lowers: of each version those that are there."""
+    """JAX drops unused results before it lowers: they are dropped from each version."""
 
     def both(x, y):
         return waves(x), diffusion(y)
@@ -387,7 +387,7 @@ def test_results_that_nobody_uses():
 
 
 class InOrder(effects.Effect):
-    """Of ops that are to run one after the other."""
+    """The effect of ops that must run in order."""
 
     def __str__(self):
         return "InOrder"

@@ -1,4 +1,4 @@
-"""Calls that say how they are transposed, batched or spread over devices, under the passes."""
+"""Calls with their own transpose, batching rule or distribution over devices, under the passes."""
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +44,7 @@ plain = around(scaled)
 
 
 def test_a_linear_call_is_its_own_derivative():
-    """Swapped with its transpose, it is one in the backward pass, and can be differentiated on."""
+    """The backward pass has the call with its transpose swapped; it can be differentiated again."""
     program = jaxmlir.trace(with_transpose)(X, X + 1)
     fwd, bwd = program.vjp()
     assert "callee = @scaled_transpose, num_res = 1 : i64, transpose = @scaled}" in bwd.as_text()
@@ -65,7 +65,7 @@ def test_a_linear_call_is_its_own_derivative():
 
 @pytest.mark.parametrize("axes", [(1, None), (None, 0)])
 def test_a_linear_call_is_batched_with_its_transpose(axes):
-    """JAX cannot batch one.  What its operands share gets the cotangents of all elements."""
+    """JAX cannot batch one.  The cotangent of an unbatched operand is summed over the batch."""
     args = [X if axis is None else ROWS for axis in axes]
     batched = jaxmlir.trace(with_transpose)(X, X).vmap(axes, axis_size=3)
     assert "jaxpr.linear_call" in batched.as_text()
@@ -83,7 +83,7 @@ def test_a_linear_call_is_batched_with_its_transpose(axes):
 
 
 def test_a_linear_call_of_integers():
-    """They have no derivative, but a linear function of them has a transpose."""
+    """Integers have no derivative, but a linear function of them has a transpose."""
 
     def thrice(x):
         return linear_call(lambda _, x: 3 * x, lambda _, ct: 3 * ct, (), x)
@@ -98,7 +98,7 @@ def test_a_linear_call_of_integers():
 
 
 def test_a_linear_call_of_an_integer_among_others():
-    """JAX cannot differentiate one."""
+    """JAX cannot differentiate such a call."""
 
     def f(x, n):
         x, n = linear_call(
@@ -122,7 +122,7 @@ def test_a_linear_call_says_nothing_of_its_residuals():
 
 
 def test_the_cotangent_of_a_shared_result_is_counted_once():
-    """Older versions of JAX count it once per element, newer ones refuse."""
+    """Older versions of JAX count the cotangent once per element; newer ones refuse."""
 
     @jax.custom_vjp
     def f(x, y):
@@ -149,7 +149,7 @@ def wave(x, y):
     return jnp.sin(x) * y, y
 
 
-# Not the batched function: a program that loses the rule gives other numbers.
+# Deliberately not the batched function: a program that loses the rule gives other numbers.
 @wave.def_vmap
 def wave_rule(size, batched, x, y):
     assert size == 3
@@ -171,7 +171,7 @@ def test_a_rule_for_batches_is_kept():
     fwd, bwd = batched.vjp()
     args, tangents = (ROWS, ROWS + 1), (ROWS, ROWS)
     close(bwd(fwd(*args)[1], ct), jax.vjp(expected, *args)[1](ct), rtol=1e-4)
-    # Of a function that has been pushed forward, it is the rule of that.
+    # After a jvp, the pass must batch the jvp of the function by the jvp of the rule.
     pushed = program.jvp().vmap(axis_size=3)
     theirs = jax.vmap(lambda primals, tangents: jax.jvp(with_wave, primals, tangents))
     close(pushed(args, tangents), theirs(args, tangents), rtol=1e-4)
@@ -247,7 +247,7 @@ def test_shardings_of_arguments_results_and_values():
 
 
 def test_a_cotangent_that_varies_over_other_axes_is_named_once():
-    """The rule that runs the backward rule says what is wrong with that."""
+    """The error of the backward rule is not wrapped a second time by the rule that runs it."""
 
     @jax.custom_vjp
     def sine(x):

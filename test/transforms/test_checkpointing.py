@@ -1,5 +1,5 @@
-"""Reverse mode through loops of unknown length; JAX's derivatives of the same loop as a scan, of
-which the steps that are too many do nothing, are the oracle."""
+"""Reverse mode through loops of unknown length.  The oracle is JAX's derivative of the same loop as
+a longer scan, whose surplus steps do nothing."""
 
 import functools
 import inspect
@@ -39,7 +39,7 @@ def scanned(w, x, n, most=MOST):
 
 
 def of_loop(f):
-    """The scalar functions of a loop that tests differentiate."""
+    """Scalar functions of a loop, which the tests differentiate."""
     return lambda w, x, n: jnp.sum(jnp.cos(f(w, x, n)) * np.array([1.0, 2.0], f32))
 
 
@@ -72,9 +72,9 @@ def test_every_trip_count_with_every_number_of_checkpoints(checkpoints, gradient
 
 
 def least_steps(length, checkpoints, known={}):  # noqa: B006
-    """How many steps it takes at least to reverse so many, by trying every place for a checkpoint.
+    """The least number of steps to reverse a loop, found by trying every place for a checkpoint.
 
-    The steps of a loop with a known length, up to its last state, and those computed again.
+    It counts the forward steps to the last state and the recomputed ones, for a known length.
     """
     if length <= 1:
         return 0
@@ -110,7 +110,7 @@ def test_as_few_steps_are_computed_as_if_the_length_had_been_known(checkpoints):
     for n in (*range(1, limit + 1), limit + 5, 2 * limit):
         count = 0
         jax.block_until_ready(made(f32(0.5), i32(n)))
-        # The loop computes the state after the last as well, which a reversal does without.
+        # The loop also computes the state after the last step, which a reversal does not need.
         best = least_steps(n, checkpoints) + 1
         assert count == best if n <= limit else count <= 1.14 * best, (n, count, best)
 
@@ -130,13 +130,13 @@ def test_gradient_through_a_hundred_thousand_steps():
 
     args = f32(0.9), f32(0.3)
     made = gradient(f, (*args, i32(0)), checkpoints=30)
-    # The sum of so many float32 terms depends on their order.
+    # A sum of so many float32 terms depends on their order.
     close(made(*args, i32(100_000)), jax.grad(oracle, (0, 1))(*args), rtol=1e-3)
 
 
 @pytest.mark.parametrize("checkpoints", [2, 20])
 def test_memory_is_that_of_the_checkpoints(checkpoints):
-    """Whatever the trip count, which is no constant of the compiled program."""
+    """Memory does not depend on the trip count, which is an argument of the compiled program."""
     size = 100_000
     x = jax.ShapeDtypeStruct((size,), f32)
 
@@ -172,7 +172,7 @@ ORDERS = {
 
 
 def marked(f, args, checkpoints=3):
-    """The program whose loops have reverse derivatives, for JAX to transform."""
+    """A program with reverse-differentiable loops, which JAX transforms."""
     program = jaxmlir.trace(f)(*args)
     return program.run_passes(f"jaxpr-checkpoint-while{{checkpoints={checkpoints}}}")
 
@@ -267,7 +267,7 @@ def test_hessian_of_a_batch():
 
 
 def test_a_batched_loop_that_has_ended_adds_nothing():
-    """Where the step's derivative is infinite, at 0, one loop of the batch has ended."""
+    """The step's derivative is infinite at 0, where one loop of the batch has already ended."""
 
     def f(w, x):
         def body(s):
@@ -289,7 +289,7 @@ def test_a_batched_loop_that_has_ended_adds_nothing():
 
 @pytest.mark.parametrize("order", ["reverse", "reverse over reverse", "reverse over batches"])
 def test_an_ended_element_adds_nothing_to_the_derivative_of_a_batch(order):
-    """Neither to its own derivatives nor to those in what the elements share."""
+    """It adds neither to its own derivatives nor to those of shared arguments."""
 
     def f(w, c, x):
         def body(s):
@@ -300,7 +300,7 @@ def test_an_ended_element_adds_nothing_to_the_derivative_of_a_batch(order):
     def unrolled(w, c, x, n):
         return sum(jnp.sin(w * jnp.sqrt(c * (x - i * c))) for i in range(n))
 
-    # The second element takes no step: its slope is infinite in x and in c.
+    # The second element takes no step, where the derivatives in x and c would be infinite.
     args = f32(2), np.array([1, 0, 0.5], f32), np.array([1, 0, 1.5], f32)
     loop = marked(f, (f32(2), f32(1), f32(1)), 2)
 
@@ -335,7 +335,7 @@ def test_an_ended_element_adds_nothing_to_the_derivative_of_a_batch(order):
 
 
 def masked(cond, body, init, most):
-    """A while loop as a scan."""
+    """A while loop as a scan of ``most`` steps."""
 
     def one(carry, _):
         return jax.tree.map(lambda a, b: jnp.where(cond(carry), a, b), body(carry), carry), None
@@ -344,7 +344,7 @@ def masked(cond, body, init, most):
 
 
 def loops(while_loop):
-    """Functions of ``(x, y, n)``, by name, with that loop."""
+    """Functions of ``(x, y, n)`` by name, which use ``while_loop``."""
 
     def pytrees(x, y, n):
         def body(s):
@@ -419,7 +419,7 @@ def test_loops_of_all_kinds(name):
 
 
 def test_custom_rules_are_used_in_every_derivative():
-    """Also one whose backward rule is not the transpose of anything symmetric."""
+    """This includes a rule whose backward function is not the transpose of anything symmetric."""
 
     @jax.custom_vjp
     def rotated(x):
@@ -532,7 +532,7 @@ def test_a_loop_with_side_effects_stays_an_error():
 
 
 def test_adaptive_solver():
-    """diffrax's loop, a plain while where it is traced for forward mode."""
+    """diffrax's loop, which is a plain while loop if it is traced for forward mode."""
     diffrax = pytest.importorskip("diffrax")
 
     def solve(theta, y0, adjoint, max_steps):

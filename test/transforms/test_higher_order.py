@@ -1,7 +1,7 @@
 """Branches, recomputation, custom rules and linear solves by the passes, against JAX.
 
-Programs are transformed half by JAX before they are traced and half by the passes after; what a
-group of them computes is compiled together, for compiling is what takes the time.
+JAX applies some transformations before a program is traced, and the passes apply the others after
+it.  All programs of a group are compiled together, because compilation takes most of the time.
 """
 
 import re
@@ -50,7 +50,7 @@ def derivatives_of(f, args):
 
 
 def check_all(pairs, args):
-    """All pairs of (ours, theirs) on their arguments, in two compilations."""
+    """Compares all pairs of (ours, theirs) on their arguments, with two compilations."""
     ours = jax.jit(lambda args: [f(*xs) for (f, _), xs in zip(pairs, args, strict=True)])(args)
     theirs = jax.jit(lambda args: [g(*xs) for (_, g), xs in zip(pairs, args, strict=True)])(args)
     close(ours, theirs, rtol=1e-4)
@@ -60,7 +60,7 @@ def check_all(pairs, args):
 
 
 def three_ways(i, x, w, n):
-    """Each branch has other tangents, residuals, and batched results."""
+    """The branches differ in their tangents, residuals, and batched results."""
     return lax.switch(
         i,
         [
@@ -100,7 +100,7 @@ def test_batches_of_branches():
 
 
 def test_branches_share_places_and_return_nothing_twice():
-    """Two branches that each leave one matrix need one place; the operand needs none."""
+    """Residuals of different branches share results of the cond; the operand is no residual."""
 
     def f(i, x, y):
         return lax.cond(i > 0, lambda x: jnp.sin(x) * y, lambda x: jnp.exp(x) + y, x)
@@ -169,7 +169,7 @@ def layers(x, w):
 def test_remat_is_differentiated_in_all_ways():
     pairs = [
         derivatives_of(layers, (X, ROWS)),
-        # JAX's forward mode leaves a remat of values and tangents, which is to be transposed.
+        # JAX's forward mode gives a remat of values and tangents, which must be transposed.
         derivatives_of(lambda x, w: jax.jvp(lambda x: layers(x, w), (x,), (x,)), (X, ROWS)),
     ]
     check_all(pairs, [((X, ROWS),)] * 2)
@@ -182,7 +182,7 @@ def scalar_layers(x, w):
 
 def test_a_remat_keeps_its_operands_alone_and_computes_again_behind_a_barrier():
     fwd, bwd = jaxmlir.trace(scalar_layers)(X, ROWS).vjp()
-    # x, w, and what the first layer gives to the second.
+    # The residuals are x, w, and the result of the first layer.
     assert len(fwd.out_avals) - 1 == 3
     ours = jaxmlir.trace(scalar_layers)(X, ROWS).grad().lower().as_text()
     theirs = jax.jit(jax.grad(scalar_layers)).lower(X, ROWS).as_text()
@@ -191,8 +191,8 @@ def test_a_remat_keeps_its_operands_alone_and_computes_again_behind_a_barrier():
 
 
 def test_forward_mode_over_a_recomputed_function_with_a_vjp_rule():
-    """The value that the gradient comes with is that of the forward rule, which has a forward mode
-    where the function has none; here it is another."""
+    """The gradient's value comes from the forward rule, which can be differentiated in forward mode
+    although the function cannot; here that value differs from the function's."""
     f = jax.custom_vjp(jnp.sin)
     f.defvjp(lambda x: (3 * jnp.sin(x), x), lambda x, ct: (ct * x * x,))
 
@@ -259,7 +259,7 @@ def test_policies_of_jax_are_read_back(kind):
         return checkpoint_name(jnp.sin(checkpoint_name(x @ w, "inner")), "outer")
 
     def kept(f):
-        """What is saved for the derivative, by type."""
+        """The types of the residuals."""
         residuals = jax.eval_shape(lambda *args: jax.vjp(f, *args)[1], X, ROWS)
         return sorted(str(leaf) for leaf in jax.tree.leaves(residuals))
 
@@ -276,14 +276,14 @@ def test_policies_of_jax_are_read_back(kind):
             close(program.grad((0, 1))(X, ROWS), jax.grad(f, (0, 1))(X, ROWS))
 
 
-# Loops for a GPU may do several iterations in one, each of which offloads its own.
+# A loop unrolled for a GPU offloads a residual for each of the iterations in its body.
 @pytest.mark.parametrize(
     ("level", "without", "platforms"),
     [(0, (), ("cuda", "tpu")), (2, (), ("tpu",)), (2, ("jaxpr-unroll-scans",), ("cuda", "tpu"))],
     ids=["0", "2", "2 without unrolling"],
 )
 def test_residuals_that_a_policy_offloads_are_in_the_memory_of_the_host(level, without, platforms):
-    """Also after loading, and where the program is optimized for another device."""
+    """They are there also after loading, and if the program is optimized for another device."""
     policy = jax.checkpoint_policies.save_and_offload_only_these_names(
         names_which_can_be_saved=[],
         names_which_can_be_offloaded=["product"],
@@ -319,8 +319,8 @@ def test_residuals_that_a_policy_offloads_are_in_the_memory_of_the_host(level, w
 
 @jax.custom_jvp
 def first(x, y):
-    """The value forgets y, its tangent does not: with y batched, the rule's results are batched and
-    the function's are not.  The rule calls the function."""
+    """The value does not depend on y, but its tangent does: with y batched, the rule's results are
+    batched and the function's are not.  The rule calls the function."""
     return jnp.sin(x)
 
 
@@ -337,7 +337,7 @@ def applied(f, x, power):
 
 @applied.defjvp
 def applied_jvp(f, power, primals, tangents):
-    """With a loop, a branch and another rule inside."""
+    """A rule with a loop, a branch and another rule inside."""
     (x,), (t,) = primals, tangents
     slope = lax.fori_loop(0, power, lambda _, s: s + f(x), jnp.zeros_like(x))
     t = lax.cond(jnp.array(power) < 2, lambda t: 2 * t, lambda t: first(x, x) * t, t)
@@ -354,7 +354,7 @@ def product_fwd(tree, n):
 
 
 def product_bwd(residuals, ct):
-    """Not the true cotangents: five times, and a sum over what may be batched."""
+    """Wrong cotangents: five times the true ones, and a sum over a value that may be batched."""
     x, cosine, n = residuals
     return {"x": 5 * ct["p"] * cosine, "y": jnp.sum(ct["p"] * x * n)}, None
 
@@ -363,7 +363,7 @@ product.defvjp(product_fwd, product_bwd)
 
 
 def nested(x):
-    """Functions with rules in those of others, in control flow, over closed-over values."""
+    """Functions whose rules use functions with rules, in control flow, with closed-over values."""
 
     @jax.custom_jvp
     def outer(z):
@@ -378,10 +378,10 @@ def with_product(x, y):
 
 
 def halves(word, f):
-    """Every way to apply the first transformations of a word by JAX and the others by the passes.
+    """Every split of a word: JAX applies the first transformations and the passes the others.
 
-    A function of vectors is mapped to one: ``jvp`` in the direction of the argument, ``grad`` of
-    the sum; and ``vmap`` takes rows.
+    Each letter turns a function of vectors into another one: ``jvp`` in the direction of the
+    argument, ``grad`` of the sum; and ``vmap`` takes rows.
     """
 
     def by_jax(step, g):
@@ -428,7 +428,7 @@ def test_words_of_which_jax_does_the_first_part(f, letters):
 
 
 def test_batched_rules_agree_on_what_is_batched():
-    """The result is batched where the tangent is, although the function's is not."""
+    """The result is batched if its tangent is, although the function's result is not."""
     program = jaxmlir.trace(first)(X, X)
     pairs, arguments = [], []
     for axes in [(0, None), (None, 0), (1, 0)]:
@@ -467,7 +467,7 @@ def test_cotangents_of_what_is_not_batched_are_summed():
 
 
 def test_an_unknown_linear_map_is_batched_with_its_backward_rule():
-    """JAX refuses to batch the linear function; transposed again, it is the batched backward."""
+    """JAX refuses to batch the linear function; its transpose is the batched backward rule."""
     _, lin = jaxmlir.trace(with_product)(X, f32(2.0)).linearize()
     text = lin.vmap((None, 0, None), axis_size=3).as_text()
     assert '"jaxpr.custom_lin"' in text and "@product_bwd" in text
@@ -535,7 +535,7 @@ def test_the_solver_of_the_transpose_may_say_something_else_of_another_type():
 
 
 def test_a_solve_may_have_a_right_hand_side_without_tangent():
-    """JAX's own rule fails here; forward and reverse mode have to agree."""
+    """JAX's own rule fails here, so forward and reverse mode are compared with each other."""
 
     def f(k):
         return solve_tree(k, {"u": X, "v": X + 1})[0]
@@ -600,7 +600,7 @@ def _(primals, tangents):
 
 
 def test_a_loop_of_a_jvp_rule_is_split_by_what_is_known():
-    """Part of the carry is known at first only; slices, constants and the length stay."""
+    """Part of the carry is known only initially; slices, constants and the length stay known."""
 
     def f(x):
         return jnp.sin(0.1 * in_loops(x, 2 * x))
@@ -618,7 +618,7 @@ def test_a_loop_of_a_jvp_rule_is_split_by_what_is_known():
 
 
 def test_backward_rules_pushed_forward_agree_with_reverse_mode():
-    """``<ct, jvp(t)> == <vjp(ct), t>``, for a rule in a branch of a loop, batched too."""
+    """``<ct, jvp(t)> == <vjp(ct), t>`` for a rule in a branch of a loop, also batched."""
 
     def f(x, y):
         def step(c, row):

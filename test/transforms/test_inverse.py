@@ -1,7 +1,7 @@
-"""Inverses of programs: the argument comes back, and the log-determinant is that of JAX's Jacobian.
+"""Inverses of programs: they return the argument, and the log-determinant of JAX's Jacobian.
 
-The functions of a group are inverted one by one, and then run in one computation, as most of the
-time is XLA's.
+The functions of a group are inverted one by one, but run in one computation, because XLA takes most
+of the time.
 """
 
 import jax
@@ -30,7 +30,7 @@ def positive(*shape):
 
 
 def inside(*shape):
-    """Between -1 and 1."""
+    """Random numbers between -1 and 1."""
     return np.tanh(normal(*shape))
 
 
@@ -43,7 +43,7 @@ MATRICES = np.stack([MATRIX, MATRIX.T])
 
 
 class Case:
-    """A function, its arguments, which of these are known, and whether it has a log-determinant."""
+    """A function with arguments, which of them are known, and whether it has a log-determinant."""
 
     def __init__(self, function, *args, known=(), log_det=True):
         self.function = function
@@ -56,7 +56,7 @@ class Case:
         return found[0] if len(found) == 1 else tuple(found)
 
     def expected_log_det(self):
-        """Minus log|det| of the Jacobian by JAX, between as many real numbers."""
+        """Minus log|det| of JAX's Jacobian, as a map between real vectors of the same size."""
         flat, unflatten = ravel_pytree(self.unknown())
         count = len(self.args) - len(self.known)
 
@@ -71,7 +71,7 @@ class Case:
 
 
 def check(cases):
-    """Inverts the functions, and compares what the inverses give with JAX."""
+    """Inverts the functions, and compares the inverses' results with JAX's."""
     programs = []
     for case in cases.values():
         program = jaxmlir.trace(case.function)(*case.args)
@@ -310,7 +310,7 @@ def counted(n, x):
 
 
 def keyed(x):
-    """The key of a step does not follow from that of the next."""
+    """A loop in which the key of a step cannot be computed from that of the next step."""
 
     def step(c, _):
         key, x = c
@@ -389,7 +389,7 @@ def test_every_rule_has_a_case():
 
 
 UNSEEN = {
-    # Made by transformations, by few programs, or with devices; the rule is that of another.
+    # Ops that come from transformations, rare programs or devices, and share another op's rule.
     *("add_any", "call", "closed_call", "composite", "compute_on", "custom_partitioning"),
     "custom_inverse_call",
     *("custom_vjp_call_jaxpr", "custom_vmap_call", "device_put", "eval_jaxpr", "fused_call"),
@@ -414,7 +414,7 @@ def test_arguments_that_are_asked_for():
     np.testing.assert_allclose(program.inverse(argnums=1, known=())(y), 0.5, rtol=1e-6)
     found = program.inverse(argnums=(2, 0), known=())(y)
     np.testing.assert_allclose([found[0], found[1]["a"], found[1]["b"]], [7, 2, 3], rtol=1e-6)
-    # Known arguments are taken in their order.
+    # The inverse takes the known arguments in their order.
     found = program.inverse(argnums=0)(y, 0.5, 7.0)
     np.testing.assert_allclose([found["a"], found["b"]], [2, 3], rtol=1e-6)
     found = program.inverse(known=0)(y, args[0])
@@ -445,7 +445,7 @@ def test_composes_with_transformations():
     batch = np.stack([y, 2 * y])
     found = inverse.vmap((0, None), axis_size=2)(batch, w)
     np.testing.assert_allclose(found, jax.vmap(expected, (0, None))(batch, w), rtol=1e-5)
-    # The inverse of the inverse is the function.
+    # The inverse of the inverse equals the function.
     again = inverse.inverse(argnums=0)
     np.testing.assert_allclose(again(x, w), y, rtol=1e-5)
 
@@ -460,7 +460,7 @@ def test_a_called_function_is_inverted_once():
 
 
 def test_precision():
-    """Where a formula in the result is more exact than the chain rule."""
+    """Log-determinants for which a formula in the result is more exact than the chain rule."""
     logistic = jaxmlir.trace(jax.nn.sigmoid)(1.0).inverse_and_log_det()
     np.testing.assert_allclose(logistic(1e-30)[1], 30 * np.log(10), rtol=1e-6)
     tanh = jaxmlir.trace(jnp.tanh)(1.0).inverse_and_log_det()
@@ -499,7 +499,7 @@ def shifted(x, by):
     return x + by
 
 
-# Not the inverse: a program that does not use it gives other numbers.
+# Deliberately not the inverse: a program that does not use it gives other numbers.
 shifted.definverse(lambda y, by: y - by + 100, lambda x, y, by: 7 * jnp.sum(by))
 
 
@@ -514,7 +514,7 @@ def test_custom_inverse():
     found, log_det = program.inverse_and_log_det(known=1)(y, by)
     np.testing.assert_allclose(found, x + 100, rtol=1e-5)
     np.testing.assert_allclose(log_det, -3 * np.log(2) - 42, rtol=1e-6)
-    # In an argument without an inverse of its own, it is inverted by its ops.
+    # For an argument without a custom inverse, the ops of the function are inverted.
     np.testing.assert_allclose(program.inverse(known=0)(y, x), by, rtol=1e-5)
     np.testing.assert_allclose(jax.grad(lambda x: jnp.sum(f(x, by)))(x), 2.0)
 
@@ -603,7 +603,7 @@ def test_register_inverse():
     program = jaxmlir.trace(lambda x, y: primitive.bind(jnp.exp(x), y, k=3.0))(x, y)
     with pytest.raises(TransformError, match="'multiply_add_by' has no inverse rule"):
         program.inverse(known=1)
-    # The log-determinant comes of the JVP rule: element by element, or of the dense Jacobian.
+    # The log-determinant comes from the JVP rule, element by element or by the dense Jacobian.
     for elementwise in (True, False):
         jaxmlir.register_inverse(primitive, lambda z, y, *, k: (z - y) / k, elementwise=elementwise)
         found, log_det = program.inverse_and_log_det(known=1)(3 * np.exp(x) + y, y)
@@ -661,7 +661,7 @@ def test_errors_name_op_line_and_reason(name):
 
 
 def test_a_namesake_of_a_library_function_is_none():
-    """A user's function that is called like one of JAX's is inverted by its own ops."""
+    """A user's function with the name of one of JAX's is inverted by its own ops."""
 
     @jax.jit
     def softplus(x):

@@ -1,4 +1,4 @@
-"""Inverses at the edges of number formats, of shapes, and of what is known when."""
+"""Edge cases of inverses: number formats, shapes, and the order in which values become known."""
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,7 @@ def test_products_modulo_a_power_of_two(dtype):
     for factor in (1, 3, info.max, info.max - 2):
         y = jnp.asarray(factor, dtype)
         np.testing.assert_array_equal(inverse_of(lambda x, y=y: x * y, x)(x * y), x)
-    # Of even factors where nothing overflows.
+    # Even factors, with products that do not overflow.
     small = jnp.asarray([0, 1, info.max // 12, info.min // 12], dtype)
     for factor in (2, 12, *([] if info.min == 0 else [-6])):
         y = jnp.asarray(factor, dtype)
@@ -39,7 +39,7 @@ def test_products_modulo_a_power_of_two(dtype):
 
 
 def test_even_factors_whose_product_just_fits():
-    """The largest powers of two are negative only."""
+    """The largest power of two exists only as a negative number."""
     for dtype in ("int8", "int32"):
         low = jnp.iinfo(dtype).min
         x = jnp.asarray([low // -2, 1, low // -4, -1, low // 4], dtype)
@@ -128,7 +128,7 @@ def test_small_results_keep_their_digits(function, x, rtol):
     inverse = inverse_of(function, x)
     want = np.asarray(x)
     if function is lax.erfc:
-        # Of x < 0 the result has no more digits.
+        # For x < 0 the result has no more digits.
         np.testing.assert_allclose(inverse(function(x)), want, rtol=rtol, atol=1e-7)
         return
     with jax.enable_x64(True):
@@ -149,7 +149,7 @@ def test_running_log_sums_that_begin_with_nothing():
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_systems_of_narrow_floats(dtype):
-    """LAPACK has none: they are solved in 32 bits."""
+    """LAPACK has no narrow floats: the systems are solved in 32 bits."""
     x, matrix = jnp.ones((3, 3), dtype), jnp.asarray(MATRIX, dtype)
     kernel = matrix[..., None, None]
     functions = [
@@ -223,7 +223,7 @@ def test_convolutions_of_integers_are_not_solved():
 
 @pytest.mark.parametrize("n", [4, 5])
 def test_half_a_spectrum_has_no_determinant(n):
-    """The spectrum of a real signal has a real number or two less than it has places for."""
+    """The half spectrum of a real signal has one or two imaginary parts that are always zero."""
     x = jnp.arange(float(n)) ** 2
 
     def f(x):
@@ -252,7 +252,7 @@ def test_some_vectors_are_those_of_many_matrices():
 
 
 def test_values_that_are_passed_on():
-    """What is made to depend on another value, and arrays of sizes known at run time only."""
+    """Values that are made to depend on others, and arrays whose sizes are known at run time."""
     x = np.float32([1, 2, 3])
     tie = primitives.of_op("jaxpr.tie")
     np.testing.assert_array_equal(inverse_of(lambda x: tie.bind(jnp.ones(2), x), x)(x), x)
@@ -329,7 +329,7 @@ def repeated(x, y, z):
 
 
 def test_why_a_loop_does_not_run_backwards():
-    """The note is about the op that loses what the loop computes forwards."""
+    """The note names the op that loses information in the forward loop."""
 
     def f(x, key):
         def body(carry):
@@ -346,7 +346,7 @@ def test_why_a_loop_does_not_run_backwards():
 
 @pytest.mark.parametrize("function", [called, chosen, repeated])
 def test_what_is_inverted_again_counts_once(function):
-    """Of the first inverse one result is known, of the next both, and the first argument."""
+    """The first inverse knows one result; the next knows both, and the first argument."""
 
     def f(x, y, z):
         last = jax.jit(jnp.sinh)(x)
@@ -413,7 +413,7 @@ def test_custom_inverses_between_spaces_of_other_sizes():
 
 
 def scaled_by(w, x):
-    """What closes over an argument of the function around it, as a layer does."""
+    """A function that closes over an argument of the enclosing function, as a layer does."""
 
     @jaxmlir.custom_inverse
     def f(x):

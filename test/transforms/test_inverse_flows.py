@@ -1,5 +1,5 @@
-"""Normalising flows: a model is written as the map from samples to data, and trained by the
-log-determinant of its inverse.
+"""Normalising flows: a model maps samples to data, and is trained by the log-determinant of its
+inverse.
 """
 
 import jax
@@ -30,7 +30,7 @@ def random_dense(key, n_in, n_out):
 
 
 def real_nvp(params, x):
-    """Coupling layers: one half is scaled and shifted by functions of the other, then they swap."""
+    """Coupling layers: functions of one half scale and shift the other half, then both swap."""
     for layer in params:
         a, b = jnp.split(x, 2)
         log_scale, shift = jnp.split(dense(layer, a), 2)
@@ -39,7 +39,7 @@ def real_nvp(params, x):
 
 
 def autoregressive(params, x):
-    """Each element is scaled and shifted by functions of those before it, which a state sums up."""
+    """Functions of the earlier elements, summarized in a state, scale and shift each element."""
 
     def step(state, x):
         log_scale, shift = dense(params["net"], state)
@@ -131,9 +131,9 @@ def test_glow_step():
 
 @pytest.mark.parametrize("shape", [(3, 3), (1, 3), (3, 1)])
 def test_masked_coupling(shape):
-    """Masks of zeros and ones: what is multiplied by zero is known, and what is not is divided.
+    """Masks of zeros and ones: products with zero are known, the other products are divided.
 
-    A mask may hold for all rows, or for all columns.
+    A mask may be the same for all rows, or for all columns.
     """
     rng = np.random.default_rng(0)
     mask = np.indices(shape).sum(0).astype(np.float32) % 2
@@ -152,7 +152,7 @@ def test_masked_coupling(shape):
 
 
 def test_an_array_of_which_each_element_is_sliced(monkeypatch):
-    """A piece of it is no news to the slices of others."""
+    """Solving for one piece does not make the inverter visit the other slices again."""
     count, visits = 100, []
     forward = Site.forward
 

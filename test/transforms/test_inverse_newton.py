@@ -1,4 +1,4 @@
-"""Equations that are solved where the program runs, and log-determinants computed forwards."""
+"""Inverses by Newton's method at run time, and log-determinants computed forwards."""
 
 import io
 
@@ -62,7 +62,7 @@ def test_a_monotone_function_is_inverted_to_the_last_digits(f, domain, dtype):
         x = jnp.asarray(POINTS if domain is None else domain(POINTS), dtype)
         inverse = jaxmlir.trace(f)(x).inverse(newton=True)
         found = inverse(f(x))
-        # As far as the function's own rounding tells numbers apart.
+        # The function's own rounding limits the accuracy of its inverse.
         _, slope = jax.jvp(f, (x,), (jnp.ones_like(x),))
         eps = jnp.finfo(dtype).eps
         tolerance = 4 * eps * (jnp.abs(x) + jnp.abs(f(x) / slope) + 1 / jnp.abs(slope))
@@ -190,11 +190,11 @@ def test_forward_and_log_det(f):
         return jnp.linalg.slogdet(jax.jacfwd(f, 1)(params, x))[1]
 
     y, log_det = forward(params, x)
-    # XLA fuses a loop that gives more otherwise; op by op they are the same numbers.
+    # XLA fuses a loop with more results differently; op by op the numbers are the same.
     np.testing.assert_array_max_ulp(y, f(params, x), 0 if f is not loop else 1)
     np.testing.assert_array_equal(forward.eval(params, x)[0], program.eval(params, x))
     np.testing.assert_allclose(log_det, dense(params, x), rtol=1e-5)
-    # As flows are trained: by its gradient.
+    # The gradient of the log-determinant, with which flows are trained.
     found = jax.grad(lambda p: forward(p, x)[1])(params)
     np.testing.assert_allclose(found, jax.grad(dense)(params, x), rtol=1e-4)
 
@@ -203,7 +203,7 @@ def test_forwards_nothing_is_inverted():
     params, x = jnp.eye(2), jnp.ones(4)
     forward = jaxmlir.trace(two_layers)(params, x).forward_and_log_det(1)
     assert "log_det" in str(forward)
-    assert "expm1" not in str(forward)  # which softplus is inverted by
+    assert "expm1" not in str(forward)  # the inverse of softplus uses expm1
     assert "atanh" not in str(forward)
 
 

@@ -1,5 +1,5 @@
-"""Random compositions of invertible steps: the inverse gives the argument back, and the function of
-it the result.
+"""Random compositions of invertible steps: the inverse returns the argument, and the function of it
+returns the result.
 
 The inverses are evaluated op by op, without compiling them: 500 programs would take XLA minutes.
 A step that would leave a moderate range is replaced by one that returns to it, so that float64 has

@@ -27,7 +27,7 @@ def matvec_of(theta):
 
 
 def symmetric(matvec, b):
-    """Newton's only step: the transpose is the solver itself, for A is symmetric."""
+    """Newton's only step; A is symmetric, so the transposed solve is the solver itself."""
 
     def solve(matvec, b):
         return jnp.linalg.solve(jax.jacobian(matvec)(b), b)
@@ -81,7 +81,7 @@ def test_solvers(solver, derivative, tmp_path):
 
 
 def root(tangent_solve, theta):
-    """Of a cubic with parameters; found by Newton's method."""
+    """A function of the root of a cubic with parameters, found by Newton's method."""
 
     def f(z):
         return A @ z + 0.1 * z**3 - theta
@@ -99,8 +99,8 @@ def root(tangent_solve, theta):
     [*((solver, "grad") for solver in SOLVERS), *(("cg", name) for name in DERIVATIVES)],
 )
 def test_the_tangent_of_a_root_is_solved_for(solver, derivative):
-    """The first guess of these solvers is put on a device with the right-hand side: JAX, which
-    takes it for linear as well, has no reverse mode then.  A dense solve gives the same."""
+    """These solvers put their first guess on a device with the right-hand side; JAX takes the guess
+    for linear too, and then has no reverse mode.  A dense solve gives the expected numbers."""
     ours, jaxs = DERIVATIVES[derivative]
 
     def dense(g, y):
@@ -137,7 +137,7 @@ def test_what_a_transpose_lacks_is_said():
 
 
 def test_a_matrix_is_not_transposed():
-    """The op is linear in b alone; JAX says to open an issue."""
+    """The op is linear in b alone; JAX's error tells users to open an issue."""
 
     def in_matrix(scale):
         return lax.custom_linear_solve(

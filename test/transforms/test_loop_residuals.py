@@ -1,4 +1,4 @@
-"""Loops of gradients carry and keep no more than those of JAX's gradients."""
+"""Loops in gradients carry and stack no more values than those in JAX's gradients."""
 
 from typing import NamedTuple
 
@@ -18,14 +18,14 @@ W = jnp.linspace(-0.5, 0.5, 16).reshape(4, 4)
 
 
 class Kept(NamedTuple):
-    """What the loops of a program hold, all together."""
+    """The totals over all loops of a program."""
 
     carried: int
-    """Values that are carried."""
+    """The number of carried values."""
     stacked: int
-    """Values that have an element for each iteration, to be read later."""
+    """The number of stacked results, which have an element for each iteration."""
     bytes: int
-    """The size of these."""
+    """The size of the stacked results."""
 
 
 def kept_by(jaxpr):
@@ -42,7 +42,7 @@ def kept_by(jaxpr):
 
 
 def stacked_by(eqn):
-    """The results of a loop that have an element for each iteration."""
+    """The stacked results of a loop."""
     if eqn.primitive.name == "while":
         return []
     body = eqn.params["jaxpr"]
@@ -70,7 +70,7 @@ with_vjp.defvjp(lambda x: (with_vjp(x), x), lambda x, ct: (ct * (1 - x),))
 
 
 def running(x, w):
-    """A loop with more results than one."""
+    """A loop with several results."""
 
     def step(carry, row):
         total, size = carry

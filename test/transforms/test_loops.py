@@ -1,8 +1,8 @@
 """Loops by the passes against JAX: random nests of them, and their corner cases.
 
 A random program is a list of steps over three values, ``x`` and ``y`` of shape ``[3]`` and an
-integer ``n``.  A loop carries some of them and closes over the others, so that carries come with
-and without tangents, batched and not, and turn from one to the other on the way.
+integer ``n``.  A loop carries some of them and closes over the others.  So there are carries with
+and without tangents, batched and unbatched, and carries that change from one to the other.
 """
 
 import jax
@@ -38,7 +38,7 @@ def run(steps, state):
 
 
 def loop(spec, state):
-    """One loop: it carries the values that ``carried`` marks, and closes over the others."""
+    """Runs a loop that carries the values marked by ``carried``, and closes over the others."""
     kind, carried, body, *options = spec
 
     def merge(carry):
@@ -63,7 +63,7 @@ def loop(spec, state):
         return (x + ys[0].sum(0) if out == "float" else x, y, n)
     if kind == "fori":
         return merge(lax.fori_loop(0, options[0], lambda i, c: carry_of(run(body, merge(c))), init))
-    # The number of iterations depends on data: the float is not differentiated through.
+    # The trip count depends on data, but not differentiably.
     bound = 1 + (jnp.abs(state[0][0]) * 4).astype(jnp.int32) % 3
     _, *final = lax.while_loop(
         lambda c: c[0] < bound,
@@ -178,7 +178,7 @@ def test_derivatives_of_loops(steps):
     in_axes=st.sampled_from([(1, None, None), (None, 0, 0), (1, 0, None)]),
 )
 def test_batches_of_loops(steps, in_axes):
-    """vmap, jvp of vmap and vmap of jvp; loops whose length depends on data included."""
+    """vmap, jvp of vmap and vmap of jvp, also of loops with data-dependent trip counts."""
     f, program = program_of(steps)
     args = batch_of(in_axes)
     tangents, many = vector_like(ARGS, 1), vector_like(args, 2)
@@ -224,7 +224,7 @@ ROWS = np.arange(12, dtype=np.float32).reshape(4, 3) / 10
 
 
 def masked(w, x):
-    """Of what iterations leave behind, some is at hand, and some the same each time."""
+    """Some residuals of the iterations are available anyway, and some are loop-invariant."""
     mask = jnp.tril(jnp.ones((3, 3), bool))
 
     def body(c, row):
@@ -236,7 +236,7 @@ def masked(w, x):
 
 
 def with_a_constant_in_a_call(w, x):
-    """The trace, under a determinant's derivative, has a mask of its own."""
+    """The trace in the derivative of a determinant has a mask, a constant, inside a call."""
 
     def body(c, row):
         matrix = jnp.eye(3) + w * jnp.outer(c, row)
@@ -248,7 +248,7 @@ def with_a_constant_in_a_call(w, x):
 
 @pytest.mark.parametrize("f", [masked, with_a_constant_in_a_call])
 def test_a_gradient_keeps_no_more_than_jaxs(f):
-    """Residuals that are the same in each iteration, or at hand, are not stacked."""
+    """Residuals that are loop-invariant, or available anyway, are not stacked."""
     args = np.float32(0.3), ARGS[0]
     ours = jaxmlir.trace(f)(*args).grad((0, 1)).lower().compile()
     theirs = jax.jit(jax.grad(f, (0, 1))).lower(*args).compile()
@@ -287,7 +287,7 @@ def test_reverse_mode_through_while_is_an_error_where_a_tangent_goes_through():
 
 
 def test_reverse_mode_around_while_is_none():
-    """Nothing that is differentiated goes through the loop: by integers, or into its bound only."""
+    """Reverse mode needs no derivative of the loop: only integers and its bound depend on ``x``."""
 
     def f(x, bound):
         return x * doubled_until(lax.stop_gradient(x), bound)[1] * bound
@@ -364,7 +364,7 @@ def test_what_is_taken_out_of_a_loop_leaves_custom_rules_to_the_next_derivative(
         return carry, None if ys[0] is None else jnp.stack(ys)
 
     args = 1.3, 0.7, 0.4
-    # Not JAX's own loop, which loses the rules.
+    # Unrolled, because JAX's own loop loses the rules.
     expected = jax.hessian(lambda *args: f(*args, unrolled), (0, 1, 2))(*args)
     program = jaxmlir.trace(lambda *args: f(*args, lax.scan))(*args)
     close(program.hessian((0, 1, 2))(*args), expected)

@@ -1,4 +1,4 @@
-"""Functions within functions within functions: as deep as JAX goes, and what stands in for them."""
+"""Deeply nested functions: as deep as JAX can trace, and stand-ins for nested functions."""
 
 import jax
 import jax.numpy as jnp
@@ -128,7 +128,7 @@ def flat(x):
 
 
 def deeper(around, depth=DEPTH):
-    """A program nested deeper than JAX traces in one go: each level is traced of the one within."""
+    """A program nested deeper than JAX traces at once: each level wraps the traced level inside."""
     closed = jax.make_jaxpr(jnp.sin)(X)
     for i in range(depth):
         inner = jaxpr_as_fun(closed)

@@ -1,6 +1,6 @@
-"""A user's own primitive goes through everything; a rule that it lacks is an error that says so.
+"""User-defined primitives work everywhere; a missing rule gives an error that names it.
 
-The numbers are those of JAX's document on new primitives, and JAX's of the same function.
+Numbers are compared with JAX's document on new primitives, and with JAX on the same function.
 """
 
 import functools
@@ -169,7 +169,7 @@ def test_is_debugged():
 def test_a_missing_rule(rule, use, error, says, request):
     name = f"multiply_add_{abs(hash(request.node.name))}"
     program = program_of(name, [r for r in RULES if r != rule])
-    if error is None:  # The lowering does for it.
+    if error is None:  # The lowering replaces it.
         assert use(program) == 14.0
         return
     with pytest.raises(error) as e:
@@ -218,7 +218,7 @@ def test_in_a_process_that_registers_the_primitive_and_in_one_that_does_not(tmp_
     for path in (saved, text):
         done = in_another_process("with", path)
         assert (done.stdout, done.returncode) == ("14.0 4.0\n", 0), done.stderr
-    # A file has what the primitive expands to, and the text has not.
+    # A file has the expansion of the primitive, the text does not.
     done = in_another_process("without", saved)
     assert (done.stdout, done.returncode) == ("14.0 4.0\n", 0), done.stderr
     done = in_another_process("without", text)
@@ -229,7 +229,7 @@ def test_in_a_process_that_registers_the_primitive_and_in_one_that_does_not(tmp_
 
 
 def test_two_primitives_of_one_name_do_not_meet():
-    """The second is known in this process alone, by a handle."""
+    """The second one is named by a handle, which is valid only in this process."""
     first, second = define("multiply_add_twin"), define("multiply_add_twin")
     program = jaxmlir.trace(lambda x: first(x, x, x) + second(x, x, x))(2.0)
     assert program(2.0) == 12.0
@@ -238,7 +238,7 @@ def test_two_primitives_of_one_name_do_not_meet():
 
 
 def applies_open_jaxprs(name="apply_open"):
-    """A primitive whose rules pass all its operands but the last for the constants of a jaxpr."""
+    """A primitive whose rules pass all operands but the last one as the constants of a jaxpr."""
     primitive = Primitive(name)
 
     def apply(*args, jaxpr):
@@ -258,7 +258,7 @@ def applies_open_jaxprs(name="apply_open"):
 
 @pytest.mark.skipif(not closed_and_open_differ(), reason="this JAX has no open jaxprs")
 def test_an_open_jaxpr_among_the_parameters():
-    """The rules pass operands for its constants, as those of solvers do."""
+    """The rules pass operands as the jaxpr's constants, like those of solvers."""
     primitive = applies_open_jaxprs()
     opened = jax.make_jaxpr(lambda x: x * np.float32(2.0) * np.ones(2, np.float32))(1.0).jaxpr
     assert len(opened.constvars) == 1
@@ -272,7 +272,7 @@ def test_an_open_jaxpr_among_the_parameters():
 
 
 def test_a_jaxpr_among_the_parameters_that_closes_over_traced_values():
-    """Its constants are tracers, for which the rules pass operands."""
+    """The jaxpr's constants are tracers; the rules pass operands for them."""
     primitive = applies_open_jaxprs()
 
     def f(w, x):
@@ -292,7 +292,7 @@ def test_a_jaxpr_among_the_parameters_that_closes_over_traced_values():
 
 
 def test_a_jaxpr_among_the_parameters_that_closes_over_known_values(tmp_path):
-    """Each stays a constant, scalars and equal ones too: the rules pass an operand for each."""
+    """Each value stays a constant, also scalars and equal ones: the rules pass operands for all."""
     primitive = applies_open_jaxprs("apply_to_known")
     scale, large = jnp.float32(3.0), jnp.ones((40, 40))
     a, b = jnp.ones((2, 2)), np.ones((2, 2), np.float32)
@@ -335,7 +335,7 @@ def test_a_closed_jaxpr_of_which_the_rules_know_the_constants():
 
 
 def cut(x):
-    """An array of another shape than a rule is to give."""
+    """An array of another shape than the rule must return."""
     return x[:2]
 
 
@@ -420,8 +420,8 @@ TRANSFORMATIONS = {
 
 
 def scaled(name):
-    """``2 * x`` as a primitive, and a function that registers a rule which multiplies by another
-    number."""
+    """``2 * x`` as a primitive, and a function that registers a derivative rule which multiplies by
+    another number."""
     primitive = Primitive(name)
     primitive.def_abstract_eval(lambda x: x)
     primitive.def_impl(lambda x: 2 * x)
@@ -444,7 +444,7 @@ def of_itself(primitive):
 
 
 def of_another(primitive):
-    """A primitive whose rules are JAX's of a function of the first one."""
+    """A primitive whose rules JAX derives from a function of the given primitive."""
     outer = Primitive(f"{primitive.name}_outer")
     outer.def_abstract_eval(lambda x: x)
     outer.def_impl(primitive.bind)
@@ -471,7 +471,7 @@ def test_a_rule_that_takes_the_place_of_another(kind, within):
 
 
 def test_a_rule_that_takes_the_place_of_another_in_what_was_derived():
-    """From a program, and from a function that several programs call."""
+    """The derivative of a program, and that of a function that several programs call."""
     primitive, register = scaled("scaled_derived")
     plain = lambda x: primitive.bind(x).sum()  # noqa: E731
     called = jax.jit(plain)

@@ -1,6 +1,6 @@
-"""Programs that keep state in references of their own are transformed like the pure ones.
+"""Programs with internal references are transformed like equivalent pure programs.
 
-Every program is given twice, with references and without, and the second is JAX's to transform.
+Every program is written twice, with references and without; JAX transforms the pure one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def pure_product(x):
 
 
 def scanned(x):
-    """A loop writes one reference, and one of its own in every iteration."""
+    """A loop writes an outer reference, and creates another reference in every iteration."""
     r = jax.new_ref(jnp.zeros_like(x))
 
     def body(c, i):
@@ -54,7 +54,7 @@ def pure_scanned(x):
 
 
 def called(x):
-    """A function is called twice with the reference, and another makes one of the same type."""
+    """One function is called twice with the reference; another creates one of the same type."""
     r = jax.new_ref(jnp.float32(0))
 
     @jax.jit
@@ -107,7 +107,7 @@ def sine_with_rule(x):
 @sine_with_rule.defjvp
 def _sine_rule(primals, tangents):
     r = jax.new_ref(tangents[0])
-    # Twice the derivative: it is the rule that is used.
+    # Twice the derivative shows that the rule is used.
     r[...] *= 2 * jnp.cos(primals[0])
     return sine_with_rule(*primals), r[...]
 
@@ -133,7 +133,7 @@ def pure_ruled(x):
 
 
 def ruled_loop(x):
-    """In a loop that writes a reference a rule is kept, too."""
+    """A custom rule in a loop that writes a reference."""
     r = jax.new_ref(x)
 
     def body(i, c):
@@ -179,7 +179,7 @@ def test_derivatives_and_batches(f, pure):
     close(gradient(X), jax.jit(jax.grad(pure))(X))
     close(program.vmap(axis_size=3)(batch), jax.jit(jax.vmap(pure))(batch))
     close(gradient.vmap(axis_size=3)(batch), jax.jit(jax.vmap(jax.grad(pure)))(batch))
-    # Of the function with references JAX has no Hessian.
+    # JAX cannot compute the Hessian of the function with references.
     close(gradient.jacfwd()(X), jax.jit(jax.hessian(pure))(X))
 
 
@@ -197,7 +197,7 @@ def test_the_pass_leaves_no_reference(f, pure):
 
 @pytest.mark.parametrize(("f", "pure"), [PROGRAMS[3], PROGRAMS[5]], ids=["branching", "ruled"])
 def test_inside_other_code(f, pure):
-    """Of the first function itself JAX has no Hessian, and the second it cannot compile."""
+    """JAX has no Hessian of the first function with references, and cannot compile the second."""
     program = jaxmlir.trace(f)(X)
     np.testing.assert_array_equal(program(X), jax.jit(pure)(X))
     close(jax.jit(jax.hessian(program))(X), jax.jit(jax.hessian(pure))(X))
@@ -265,7 +265,7 @@ def test_references_of_the_arguments_stay():
 
 
 def test_references_of_another_kind_have_another_type():
-    """One that is not to be rematerialized is written once."""
+    """A reference of kind ``no_grad_no_remat`` is written once."""
 
     def count(ref):
         @jax.remat

@@ -1,8 +1,8 @@
 """Second and third derivatives of functions whose custom rule computes another value.
 
-Wherever such a call has a tangent, its result is what the rule computes, and that is differentiated
-next, whether the tangent is used or not.  The values here are far from the functions', so a program
-that takes one for the other gives other numbers.
+If such a call has a tangent, its result is the rule's value, and the next derivative differentiates
+the rule, whether the tangent is used or not.  The rules' values here differ much from the
+functions', so a program that confuses them gives other numbers.
 """
 
 import functools
@@ -117,8 +117,8 @@ def apply(step, x, y, loop):
 
 
 def unrolled(body, carry, xs):
-    """A scan written out.  JAX's scan loses the rules inside when it is differentiated; ours keeps
-    them for further derivatives, as JAX does for this."""
+    """An unrolled scan.  JAX's scan loses the rules inside when it is differentiated; ours keeps
+    them for further derivatives, as JAX does for the unrolled loop."""
     ys = []
     for x in xs:
         carry, y = body(carry, x)
@@ -137,10 +137,10 @@ def weighted(result):
 
 
 def derivative(kind, f, transform=None):
-    """A derivative of ``f``, with the values that come with it, as a function of ``ARGS``.
+    """A derivative of ``f`` and the values computed with it, as a function of ``ARGS``.
 
     Args:
-      transform: makes a program of a function, which is then transformed; by default JAX
+      transform: turns a function into a program, which is then transformed; by default JAX
         transforms the function.
     """
     scalar = lambda *args: weighted(f(*args))  # noqa: E731
@@ -177,7 +177,7 @@ def derivative(kind, f, transform=None):
 
 
 def check(steps, kinds):
-    """Derivatives of derivatives are JAX's."""
+    """Checks that derivatives of derivatives equal JAX's."""
 
     def f(x, y, loop=lax.scan):
         return run(steps, x, y, loop)[1]

@@ -1,4 +1,4 @@
-"""Derivatives that programs have from the library are those that they would make themselves."""
+"""Derivatives taken from the shared library equal those that a program makes itself."""
 
 import gc
 import re
@@ -24,12 +24,12 @@ SQUARE = np.array([[2.0, 0.5, 0.1], [0.2, 3.0, 0.4], [0.3, 0.1, 4.0]], np.float3
 
 @pytest.fixture(autouse=True)
 def empty(monkeypatch):
-    """A library of the test's own."""
+    """Gives the test an empty library."""
     monkeypatch.setattr(imports, "met_jaxprs", type(imports.met_jaxprs)())
 
 
 def canonical(program):
-    """The functions with their locations, in the order in which they are reached, without names."""
+    """The functions with locations, in the order of their first reference, without their names."""
     program.trace_rules()
     functions, order = dict(program.functions), [program.name]
     texts = []
@@ -41,7 +41,7 @@ def canonical(program):
             texts.append(text)
     assert set(order) == set(functions)
     number = {name: f"@{i}" for i, name in enumerate(order)}
-    # What profilers show of a call of a rule is the symbol of the rule in the program that made it.
+    # Profiler names of calls of rules have the symbol in the program that made the rule.
     texts = [re.sub(r'(name = "\w+?)(_\d+)+"', r'\1"', text) for text in texts]
     return [re.sub(r'@"?([\w.]+)"?', lambda found: number[found[1]], text) for text in texts]
 
@@ -85,7 +85,7 @@ def ruled(x, y):
 
 @ruled.defjvp
 def ruled_jvp(primals, tangents):
-    # The rule calls by itself what the function calls in another.
+    # The rule calls directly a function that the primal function calls through another one.
     return ruled(*primals), 3 * tangents[0] * larger(*primals) + tangents[1]
 
 
@@ -126,14 +126,14 @@ CASES = {
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 def test_a_gradient_is_the_same_with_the_library(name):
-    # Of equal functions any stays, and those that JAX has kept have the lines of who asked first.
+    # Functions in JAX's caches have the locations of their first caller.
     jax.clear_caches()
     f, args = CASES[name]
     argnums = tuple(range(len(args)))
     given = []
-    # The first program is alone; the second makes the volumes, which the third finds.
+    # The first program does not use the library, the second makes volumes, the third finds them.
     for _ in range(3):
-        # Traced anew each time, with another function in the place of f.
+        # Trace anew each time, with a new function object around f.
         gradient = jaxmlir.trace(lambda *args: f(*args))(*args).grad(argnums)
         gradient.verify()
         given.append(canonical(gradient))
@@ -197,7 +197,7 @@ def test_traces_of_rules_do_not_outlive_those_of_the_functions_that_they_call():
 
 
 def test_two_volumes_serve_all_transformations():
-    """One is for reverse mode."""
+    """One of the two volumes is for reverse mode."""
     for _ in range(2):
         traced = jaxmlir.trace(lambda w, x: layer(w, x).sum())
         program = traced(SQUARE, X)
@@ -238,7 +238,7 @@ def test_batching_traces_no_rules_for_the_library():
         batched = program.vmap(axis_size=2)
     (volume,) = volumes()
     assert not traced
-    # Those of its gradient are traced, and the others wait in it.
+    # The gradient traces its rules; the other rules remain untraced.
     program.grad()
     assert set(volumes()) > {volume}
     batches = np.stack([X, 2 * X])
@@ -276,7 +276,7 @@ def test_programs_around_the_same_function():
 
 
 def made_alike(what):
-    """Jitted functions of one name, whose texts are alike, that differ in something."""
+    """Jitted functions of one name with equal texts that differ in ``what``."""
 
     def rule(scale):
         @jax.custom_jvp
@@ -339,7 +339,7 @@ def test_rules_that_were_traced_in_another_configuration_are_not_lent():
         program.trace_rules()
         return str(program.grad())
 
-    # All are differentiated in one setting.
+    # All are differentiated outside of the setting that they are traced in.
     texts = [gradient_in(precision) for precision in ("float32", "bfloat16") * 3]
     assert texts[0] == texts[2] == texts[4] != texts[1] == texts[3] == texts[5]
 
@@ -359,7 +359,7 @@ def test_what_calls_python_is_in_the_library():
     for _ in range(3):
         gradient = jaxmlir.trace(lambda x: f(x))(x).grad()
     assert len(volumes()) == 1
-    # The program keeps the functions of its callbacks, also without the library.
+    # The program itself keeps the functions of its callbacks alive.
     imports.met_jaxprs.clear()
     gc.collect()
     close(gradient(x), jax.grad(f)(x))

@@ -62,7 +62,7 @@ def test_derivatives_agree_with_jax_and_each_other(steps):
 @settings(budget, max_examples=20)
 @given(steps=programs_of("scan", "fori", "call", "again", "solve", "pushed", "pulled"))
 def test_residuals_are_at_most_those_of_jax(steps):
-    """In number and in bytes, those of loops, branches, calls and custom rules included."""
+    """Residuals are at most JAX's in number and in bytes, also of loops, branches, calls, rules."""
     kept = []
 
     def theirs(x, y):
@@ -144,7 +144,7 @@ def test_batched_tangents_through_loops_agree_with_jax(steps):
 @budget
 @given(steps=lists_of(simple, 3))
 def test_weakly_typed_is_what_is_so_in_jax(steps):
-    """Of values, tangents, cotangents and batches: an array of bfloat16 promotes what is not."""
+    """Weak types of values, tangents, cotangents and batches, tested by promotion with bfloat16."""
 
     def f(x, y):
         return jnp.concatenate([jnp.ravel(run(steps, x, y))] * 2) ** 2

@@ -97,7 +97,7 @@ def gather_scatter(x, index, y):
 
 @case(X, ROWS[0])
 def search(x, queries):
-    """With what is found, an integer, computed on: newer JAX's rule gives it a tangent."""
+    """Computes with the integers of searchsorted, to which newer JAX's rule gives a tangent."""
     return jnp.sin(queries) * jnp.take(x, 2 - jnp.searchsorted(jnp.sort(x), queries), mode="clip")
 
 
@@ -210,7 +210,7 @@ def reductions(x, rows):
 def calls(x, n):
     @jax.jit
     def several(x, n):
-        # A result is nonlinear, one is an argument, one has no tangent, one is used twice.
+        # One result is nonlinear, one is an argument, one has no tangent, one is used twice.
         return jnp.sin(x) * n, x, n + 1, jax.jit(jnp.cos)(x) * 2, jnp.ones(2)
 
     first, same, count, twice, _ = several(x, n)
@@ -229,7 +229,7 @@ REVERSE_ONLY = {"custom_rules_everywhere"}
 
 @pytest.mark.parametrize("reduce", [jnp.max, jnp.min, jnp.sum, jnp.prod])
 def test_reductions(reduce):
-    """Their parameters differ between the versions of JAX."""
+    """The parameters of reductions differ between versions of JAX."""
     x = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
     program = jaxmlir.trace(lambda x: jnp.sum(reduce(x, 1) ** 2))(x)
     expected = jax.grad(lambda x: jnp.sum(reduce(x, 1) ** 2))(x)
@@ -332,7 +332,7 @@ def test_gradient_of_a_trace_of_a_product():
 def test_jvp_of_a_custom_jvp_call_is_its_rule():
     program = jaxmlir.trace(twice)(f32(3.0))
     assert tuple(map(float, program.jvp()((f32(3.0),), (f32(1.0),)))) == (6.0, 5.0)
-    # Dropped only on leaving the system: running the program itself runs the function.
+    # Without differentiation the rule has no effect: the program runs the function.
     assert float(program(f32(3.0))) == 6.0
 
 
@@ -458,9 +458,9 @@ def test_vmap_without_a_size_is_specialised_by_its_arguments():
 
 
 def apply_word(word, f, args):
-    """JAX's function, the program and arguments for a word of transformations, text in between.
+    """JAX's function, the program and arguments for a word of transformations.
 
-    Gradients are those of the sum of all results.
+    The program is printed and parsed between them.  Gradients are of the sum of all results.
     """
 
     def total(g):
@@ -535,7 +535,7 @@ def test_words_of_transformations_equal_jaxs(f, x, letters, longest):
 
 
 def line_of(function, text):
-    """``file:line`` of the line of a function that holds a text."""
+    """``file:line`` of the line in a function that contains a text."""
     lines, first = inspect.getsourcelines(function)
     (found,) = [first + i for i, line in enumerate(lines) if text in line]
     return f"{os.path.basename(__file__)}:{found}"
@@ -569,7 +569,7 @@ def test_forward_mode_of_a_custom_vjp_names_the_line():
 
 
 def test_a_backward_rule_of_another_type_names_the_line():
-    """As long as nothing is computed from what it gives, JAX takes it, and so do we."""
+    """JAX accepts such a rule as long as nothing is computed from its result, and so do we."""
 
     @jax.custom_vjp
     def twice(x):
@@ -616,7 +616,7 @@ def test_grad_names_the_argument_or_result_that_has_none():
         jaxmlir.trace(jnp.sin)(f32(1)).grad(holomorphic=True)
     with pytest.raises(TransformError, match="floating, got complex64"):
         jaxmlir.trace(jnp.sin)(np.complex64(1)).grad()
-    # As in JAX: a dictionary is sorted by its keys, and so says not which of its items is meant.
+    # As in JAX: a dictionary is sorted by its keys, so it does not say which item is the loss.
     for pair in (jnp.sin, lambda x: {"loss": x, "aux": 2 * x}, lambda x: (x, x, x), lambda x: None):
         with pytest.raises(TransformError, match="pair"):
             jaxmlir.trace(pair)(f32(1)).grad(has_aux=True)
@@ -678,7 +678,7 @@ def test_integer_functions_are_linear_too(f):
 
 
 def test_64_bit_types_need_no_configuration():
-    """What a program is made of says how wide its types are, wherever it was read."""
+    """The program's own types say how wide they are, whatever the configuration of the reader."""
 
     def f(x, k):
         c, s = lax.scan(lambda c, r: (jnp.tanh(c * r) + x[0], c.sum()), x, x)

@@ -268,7 +268,7 @@ def test_a_lost_handle_is_found_though_the_op_was_valid_once():
 
 
 def _with_symbol(attr, old, new):
-    """The attribute with another symbol in place of one."""
+    """The attribute with one symbol replaced by another."""
     if isinstance(attr, ir.FlatSymbolRefAttr):
         return ir.FlatSymbolRefAttr.get(new if attr.value == old else attr.value)
     if isinstance(attr, ir.ArrayAttr):
@@ -279,7 +279,7 @@ def _with_symbol(attr, old, new):
 
 
 def _of_another_type(program, function, how):
-    """A function like this one, but for what it takes or gives; ``None`` where that cannot be."""
+    """A copy of the function with other argument or result types; ``None`` if there is none."""
     inputs, results = list(function.type.inputs), list(function.type.results)
     if how == "takes another":
         inputs.insert(0, ir.RankedTensorType.get([7], ir.F32Type.get()))
@@ -314,7 +314,7 @@ def _of_another_type(program, function, how):
     ],
 )
 def test_a_function_of_another_type_is_rejected(name):
-    """Each op with functions, valid before, and whichever it names."""
+    """Every op with functions rejects each of them if its type changes."""
     function, arguments = PROGRAMS[name]()
     program = jaxmlir.trace(function)(*arguments)
     program.verify()
@@ -449,7 +449,7 @@ def test_a_function_of_another_type_is_rejected(name):
     ],
 )
 def test_attributes_out_of_range_are_rejected(op, expected):
-    """JAX checks these before it makes an equation, not of one that is there."""
+    """JAX checks these attributes only when it makes an equation."""
     text = f"""func.func @f(%x: tensor<4x3xf32>) {{
       %0 = {op}
       return
@@ -465,7 +465,7 @@ def test_attributes_out_of_range_are_rejected(op, expected):
 
 
 def test_effects_on_references_are_to_be_listed():
-    """A write that is not listed would be dropped, and the read be of the old value."""
+    """A write that is not listed would be dropped, and a read would give the old value."""
 
     def f(x):
         ref = jax.new_ref(x)

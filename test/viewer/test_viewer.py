@@ -1,4 +1,4 @@
-"""Pages of programs, in a browser where there is one, and what they are made of."""
+"""Pages of programs: their data, and their behaviour in a browser, if there is one."""
 
 import base64
 import importlib.util
@@ -69,7 +69,7 @@ def test_the_data_of_a_page_are_the_programs(tmp_path):
     for f in form["functions"]:
         for op, line in enumerate(f["text"]["ops"]):
             assert f'"{f["names"][op]}"' in f["text"]["lines"][line]
-            # What an op reads was made before it.
+            # An op reads only earlier results.
             assert all(v < f["results"][op][0] for v in f["operands"][op])
     found = costs(program)
     by_line = {
@@ -120,7 +120,7 @@ def test_stages_are_what_the_passes_alone_give(tmp_path):
 def test_remarks_are_at_the_ops_as_they_were_before_the_pass(tmp_path):
     program = jaxmlir.trace(lambda x: jnp.cos(jnp.sin(x)) + jnp.cos(jnp.sin(x)))(1.0)
     _, stage = parts_of(page_of(program, tmp_path, passes="jaxpr-cse"))["about"]["stages"]
-    # Both of the second pair go, when the operand of the cosine is the first sine already.
+    # Both ops of the second pair are removed; the cosine then already reads the first sine.
     assert [where for _, _, *where in stage["remarks"]] == [[program.name, 2], [program.name, 3]]
 
 
@@ -174,7 +174,7 @@ def test_nothing_that_a_program_says_is_html(tmp_path):
     assert HOSTILE not in page and "<img" not in page
     about = parts_of(page)["about"]
     assert HOSTILE in json.dumps(about).replace("\\\\", "")
-    # Of a file there is the line that the program names, and no other.
+    # The page has only the line of the file that the program names.
     assert [lines for lines in about["source"] if lines] == [{"2": HOSTILE}]
     assert (
         "&lt;/script&gt;" in program._repr_html_()
@@ -269,7 +269,7 @@ def test_a_transformer_is_explored_by_keys_alone(browser, transformer, tmp_path)
     browser.press("ArrowLeft")
     assert len(texts(browser, "#text .row")) < len(lines)
     browser.press("ArrowRight")
-    # A search finds lines of source, and goes along what it has found.
+    # A search finds lines of source, and steps through the matches.
     browser.press("/", *"soft_cap_jvp", "Enter", "Enter")
     assert browser.get("document.querySelector('#found').textContent").startswith("2 of ")
     assert "soft_cap_jvp" in browser.get(selected)
@@ -307,7 +307,7 @@ def test_what_a_pass_renumbers_is_the_same(browser, tmp_path):
         "[...document.querySelectorAll('#diff .pair')].map((row) => [...row.children].map("
         "(side) => side.className))"
     )
-    # One sine goes, and the sum has other operands; all that is only numbered anew is the same.
+    # One sine is removed, and the sum has other operands; ops that are only renumbered are equal.
     assert kinds.count(["out", "none"]) == 1 and kinds.count(["operands", "operands"]) == 1
     assert all(k == ["same", "same"] for k in kinds if k[0] not in ("out", "operands"))
 

@@ -1,4 +1,4 @@
-"""Examples of the ops, one table a family, from which their lit tests are generated."""
+"""Examples of the ops, one table for each family; the ops' lit tests are generated from them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lit_examples._example import Example
 
 
 def examples() -> dict[str, Example]:
-    """Op name -> its example, for the ops that the installed JAX has."""
+    """Maps op names to examples, for the ops that the installed JAX has."""
     found: dict[str, Example] = {}
     for module in _tables():
         found.update(module.EXAMPLES)
@@ -17,7 +17,7 @@ def examples() -> dict[str, Example]:
 
 
 def without() -> dict[str, str]:
-    """Op name -> why there is no example."""
+    """Maps the names of ops without an example to the reason."""
     found: dict[str, str] = {}
     for module in _tables():
         found.update(getattr(module, "WITHOUT", {}))

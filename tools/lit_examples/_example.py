@@ -1,4 +1,4 @@
-"""What a family's table says about one op: a small function that uses it, with arguments."""
+"""The entry for one op in a family's table: a small function that uses the op, with arguments."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Example:
-    """A function whose jaxpr has the op, and what its lit test should look at.
+    """A function whose jaxpr has the op, and what its lit test should check.
 
     Attributes:
       function: takes the arguments one by one; its results are flattened.
       args: small arrays, with numbers that a reader can follow.
-      hlo: regular expressions for the StableHLO lines to check, where the first few are not the
-        point, or where JAX's versions write them differently.
-      numbers: whether the results can be checked; otherwise why not: they are undefined, or this
+      hlo: regular expressions for the StableHLO lines to check, if the first few lines are not the
+        interesting ones, or if JAX's versions write them differently.
+      numbers: whether the results can be checked; otherwise the reason: they are undefined, or this
         machine cannot run the op.
-      lowers: whether JAX can lower it for CPU; otherwise why not.
-      requires: a lit feature, where only some versions of JAX give this text.
+      lowers: whether JAX can lower the function for CPU; otherwise the reason.
+      requires: a lit feature, if only some versions of JAX give this text.
     """
 
     function: Callable[..., Any]
@@ -38,7 +38,7 @@ def example(function: Callable[..., Any], *args: Any, **options: Any) -> Example
 
 
 def bound(primitive: str, *args: Any, **params: Any) -> Example:
-    """An op that no public function of JAX stands for."""
+    """An example that binds a primitive directly, because no public function of JAX does."""
     options = {k: params.pop(k) for k in ("hlo", "numbers", "lowers", "requires") if k in params}
     return Example(lambda *operands: bind(primitive, *operands, **params), args, **options)
 

@@ -1,4 +1,4 @@
-"""Examples of loops that can be reversed with a fixed number of states in memory."""
+"""Examples of loops whose reverse sweep keeps a fixed number of states in memory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ def _jaxpr(function, *args):
 
 
 _CONDITION = _jaxpr(lambda x: x < 100, np.float32(1))
-# One step of the loop and what it hands back: of the constant, and of the state.
+# One step of the loop, and its cotangents of the constant and of the state.
 _TIMES = _jaxpr(lambda c, x: x * c, np.float32(1), np.float32(1))
 _BACK = _jaxpr(lambda c, x, y: (x * y, y * c), *[np.float32(1)] * 3)
 _SCALE = _jaxpr(lambda r, x: r * x, f32(1, 1), f32(1, 1))
 
 EXAMPLES = {
-    # 1, 3, 9, 27 and 81, of which 1, 27 and 81 are there at the end.
+    # The states are 1, 3, 9, 27 and 81; of these 1, 27 and 81 are in memory at the end.
     "checkpointed_while": bound(
         "checkpointed_while",
         np.float32(3),

@@ -15,7 +15,7 @@ SWAPPED = ((0, 1), (1, 0))
 
 
 def _each(function: Any, *, out: Any = BY_ROWS, check_vma: bool = False, **options: Any) -> Example:
-    """``function`` of the two numbers that a device has."""
+    """Applies ``function`` to the two numbers of each device."""
     return example(lambda x: on_each(function, out, check_vma=check_vma)(x), X, **options)
 
 

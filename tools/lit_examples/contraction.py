@@ -21,7 +21,7 @@ def _ge(source: jax.Array, operand: jax.Array) -> jax.Array:
 
 
 def _select_and_scatter(operand: jax.Array, source: jax.Array) -> jax.Array:
-    """What differentiates a windowed reduction of integers: no derivative rule makes it."""
+    """A ``select_and_scatter``, bound directly because no derivative rule emits it."""
     scalar = jnp.int32(0)
     select = jax.make_jaxpr(lax.ge)(scalar, scalar)
     scatter = jax.make_jaxpr(lax.add)(scalar, scalar)

@@ -12,7 +12,7 @@ X = f32(1, 2, 3, 4)
 
 
 def _scatter(method: str) -> object:
-    """Elements 0 and 2 are updated; the index 9 is out of bounds, and so dropped."""
+    """Updates elements 0 and 2; the update at index 9 is out of bounds and dropped."""
 
     def function(x: jax.Array, i: jax.Array, y: jax.Array) -> jax.Array:
         numbers = lax.ScatterDimensionNumbers((), (0,), (0,))

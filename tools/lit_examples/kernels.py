@@ -13,7 +13,7 @@ X = f32(1, 2, 3, 4)
 
 
 def _kernel(body: Any, grid: tuple[int, ...] = ()) -> Example:
-    """``body(x_ref, out_ref)`` on vectors of four."""
+    """A kernel ``body(x_ref, out_ref)`` on vectors of four elements."""
 
     def run(x: Any) -> Any:
         shape = jax.ShapeDtypeStruct(x.shape, x.dtype)

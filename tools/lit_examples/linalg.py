@@ -34,7 +34,7 @@ EXAMPLES = {
     ),
     "eigh": example(lambda x: lax.linalg.eigh(x, symmetrize_input=False)[1], POSITIVE),
     "schur": example(lax.linalg.schur, f32([2, 1], [0, 3])),
-    # Nothing in the result is a short number, which is hit or missed as LAPACK rounds.
+    # No number of the result is short; whether a short one is hit exactly depends on LAPACK.
     "hessenberg": example(lax.linalg.hessenberg, f32([5, 3, 4], [6, 3, 7], [5, 2, 1])),
     "tridiagonal": example(
         lambda x: lax.linalg.tridiagonal(x, lower=True), f32([2, 3, 4], [3, 1, 5], [4, 5, 6])

@@ -15,7 +15,7 @@ X = f32(1, 3, 2)
 
 
 def _sum_and_product(x: Any, y: Any) -> Any:
-    """``lax.reduce`` keeps the Python function too, for its derivatives."""
+    """A sum and a product in one ``reduce``, without the Python function ``lax.reduce`` adds."""
     jaxpr = jax.make_jaxpr(lambda a, b, c, d: (a + c, b * d))(*[np.float32(0)] * 4)
     zero, one = np.float32(0), np.float32(1)
     return bind("reduce", x, y, zero, one, jaxpr=jaxpr, dimensions=(0,), computation=None)

@@ -23,7 +23,7 @@ BY_ROWS = P("i")
 
 
 def on_each(function: Any, out: Any = BY_ROWS, **options: Any) -> Any:
-    """The function on each device of the mesh, of its part of the argument."""
+    """Runs the function on each device of the mesh, on that device's part of the argument."""
     return jax.shard_map(function, mesh=mesh(), in_specs=BY_ROWS, out_specs=out, **options)
 
 

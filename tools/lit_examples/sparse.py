@@ -11,7 +11,7 @@ from lit_examples._example import Example, bound, example, f32, i32
 DENSE = f32([1, 0, 2], [0, 0, 3])
 VECTOR = f32(1, 10, 100)
 COLUMN = f32([1], [10], [100])
-# The same matrix by its nonzero elements: values, rows, columns; and by where a row begins.
+# The same matrix by its nonzero elements (values, rows, columns), and by the start of each row.
 DATA, ROW, COL, ROWS_BEGIN = f32(1, 2, 3), i32(0, 0, 1), i32(0, 2, 2), i32(0, 2, 3)
 INDICES = i32([0, 0], [0, 2], [1, 2])
 UNSORTED = i32([1, 2], [0, 0], [0, 2])

@@ -1,4 +1,4 @@
-"""Examples of references: places that are read and written."""
+"""Examples of references: mutable arrays that are read and written."""
 
 from __future__ import annotations
 
