@@ -257,8 +257,9 @@ def table(costs: dict[str, float], elements: dict[str, float], before: dict[str,
     """
     nearest = caches()[1:2] or before["machines"][""]["caches"]
     lines = [
-        "# What a program costs that XLA compiles for a CPU, as jaxmlir.targets.costs.Costs names",
-        "# it.  Written by `python -m benchmarks.calibrate --write`.",
+        "# Costs of programs that XLA compiles for a CPU.  "
+        "jaxmlir.targets.costs.Costs describes the entries.",
+        "# `python -m benchmarks.calibrate --write` measured them, and wrote this file.",
         "",
         "[measured]",
         f'date = "{datetime.date.today()}"',

@@ -135,7 +135,7 @@ class Stager:
                 with as_given():
                     values = iter(self.call(traced, operands, name))
             except Exception as error:
-                self.remark(user_function(fun), "is differentiated as it is", error)
+                self.remark(user_function(fun), "is differentiated by JAX", error)
             else:
                 flat = [boxed[0] if boxed else next(values) for boxed in constant]
                 return jax.tree.unflatten(out_tree, flat)

@@ -60,7 +60,7 @@ def _said_of(op: Any) -> str | None:
             at = _undefined_in(value)
             if at is not None:
                 return (
-                    f"its derivative is NaN where '{at.name}', an operand of it, is not taken and "
+                    f"its derivative is NaN where '{at.name}' is not selected and "
                     f"{_UNDEFINED[at.name.removeprefix('jaxpr.')]}; a custom rule may have said "
                     "otherwise"
                 )

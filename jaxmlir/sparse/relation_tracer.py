@@ -143,7 +143,7 @@ class SymbolicTracer(Tracer):
             for k in np.flatnonzero(grown):
                 carry[k] = after[k]
                 if i >= _GROWING:
-                    self._because(node, "what it carries depends on more in each iteration")
+                    self._because(node, "its carry depends on more inputs in each iteration")
                     reached[k] = {piece.argument for piece in after[k].rows}
                     rows = relation_rules.whole(after[k].rows, self.columns, after[k].shape)
                     carry[k] = after[k]._replace(rows=rows)

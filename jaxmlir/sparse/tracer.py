@@ -84,7 +84,7 @@ class Tracer(Interpreter):
         sets = self._sets(leaf)
         if sets is None:
             sets = self._all(leaf)
-            self._because(node, "no rule says which elements it mixes, so all of them")
+            self._because(node, "no rule says which inputs it depends on, so all are assumed")
         if said := self._mixes(operands, sets):
             self._because(node, said)
         return [Value(shape, rows) for shape, rows in zip(shapes, sets, strict=True)]

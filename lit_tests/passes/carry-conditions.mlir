@@ -10,7 +10,7 @@
 // RUN: jaxmlir-run %t --args '[1.0, 0.5]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --target=tpu --jaxpr-carry-conditions --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: carry-conditions.mlir:[[# @LINE + 23]]:10: remark: [jaxpr-carry-conditions] 1 number of the condition, computed in the body and carried, not 1 array
+// REMARK: carry-conditions.mlir:[[# @LINE + 23]]:10: remark: [jaxpr-carry-conditions] carries 1 number that the condition reads, computed in the body, instead of 1 array
 // CHECK-LABEL: func.func public @main
 // CHECK-SAME:    (%[[X:.*]]: tensor<2xf32>)
 // CHECK:         %[[ZEROS:.*]] = "jaxpr.sub"(%[[X]], %[[X]])

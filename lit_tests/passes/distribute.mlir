@@ -9,7 +9,7 @@
 // RUN: jaxmlir-run %t --args '[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], [1.0, 0.0, -2.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-reassociate=min-gain=0 --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: distribute.mlir:{{[0-9]+}}:8: remark: [jaxpr-reassociate] product with a sum of 2 terms as a sum of products:
+// REMARK: distribute.mlir:{{[0-9]+}}:8: remark: [jaxpr-reassociate] distributed a product over a sum of 2 terms:
 
 // CHECK-LABEL: func.func public @main(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: tensor<2x3xf32>, %[[V:[a-z0-9]+]]: tensor<3xf32>)

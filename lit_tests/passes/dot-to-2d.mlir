@@ -10,10 +10,10 @@
 // RUN: jaxmlir-run %t --args '[[1.0, 2.0]], [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [7.0, 8.0]]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-dot-to-2d --remarks=all %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: dot-to-2d.mlir:{{[0-9]+}}:8: remark: [jaxpr-dot-to-2d] of 2 and 2 dimensions
-// REMARK: remark: [jaxpr-dot-to-2d] of what an operand is the transpose of
-// REMARK: remark: [jaxpr-dot-to-2d] with its operands in the other order
-// REMARK: remark: [jaxpr-dot-to-2d] a sum of what is read as an array of 2 dimensions
+// REMARK: dot-to-2d.mlir:{{[0-9]+}}:8: remark: [jaxpr-dot-to-2d] merged dimensions: its operands have 2 and 2 dimensions
+// REMARK: remark: [jaxpr-dot-to-2d] removed the transpose of an operand
+// REMARK: remark: [jaxpr-dot-to-2d] swapped its operands, which saves transposing the result
+// REMARK: remark: [jaxpr-dot-to-2d] summed over the 2 dimensions in which other ops read the array
 
 // CHECK-LABEL: func.func public @main
 // CHECK:         %[[W:.*]] = "jaxpr.reshape"(%arg1) {new_sizes = array<i64: 2, 4>}

@@ -19,12 +19,12 @@
 // RUN: jaxmlir-run %t --entry padded --args '[[[1.0], [2.0], [3.0], [4.0]]]' | FileCheck %s --check-prefix=PADDED
 // RUN: jaxmlir-opt --jaxpr-expand-convolutions=calls=inf --remarks=all %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] each group by itself
-// REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] 2 groups of the batch as groups of features
-// REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] without the zeros of a dilated array
-// REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] in two dimensions
-// REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] its dimensions in another order
-// REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] its array padded before
+// REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] split into one convolution per group
+// REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] replaced 2 batch groups by feature groups
+// REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] split by phase, which skips the zeros of a dilated array
+// REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] split into convolutions in two dimensions
+// REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] transposed into the dimension order of the library
+// REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] padded by a separate op
 
 // CHECK-LABEL: func.func public @groups
 // CHECK-COUNT-2: "jaxpr.conv_general_dilated"({{.*}} -> tensor<1x2x1xf32>

@@ -11,7 +11,7 @@
 // RUN: jaxmlir-run %t --args '[0.0, 0.0, -100.0, 50.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-expand-cumlogsumexp='calls=inf min-length=2 min-elements=0' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: expand-cumlogsumexp.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-cumlogsumexp] in steps over halves of 4 elements
+// REMARK: expand-cumlogsumexp.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-cumlogsumexp] expanded by recursive halving of 4 elements
 
 // CHECK-LABEL: func.func public @main
 // CHECK:         "jaxpr.log1p"({{.*}} -> tensor<2xf32>

@@ -13,8 +13,8 @@
 // RUN: jaxmlir-run %t --entry few --args '[[[1.0, 10.0], [2.0, 20.0]]], [[[1.0, 0.5], [100.0, 0.25]]]' | FileCheck %s --check-prefix=FEW
 // RUN: jaxmlir-opt --jaxpr-expand-depthwise=calls=inf --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: expand-depthwise.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-depthwise] a product for each of 2 places in a window
-// REMARK: expand-depthwise.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-depthwise] a product for each of 2 places in a window
+// REMARK: expand-depthwise.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-depthwise] expanded into products, one for each of 2 positions in a window
+// REMARK: expand-depthwise.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-depthwise] expanded into products, one for each of 2 positions in a window
 
 // The result is the sum of two products.
 // CHECK-LABEL: func.func public @array

@@ -13,7 +13,7 @@
 // RUN: jaxmlir-run %t --args '[[1.0, 2.0], [2.0, 3.0]], [[8.0], [6.0]]' | FileCheck %s --check-prefix=FAILS
 // RUN: jaxmlir-opt --jaxpr-expand-factorizations=calls=inf --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: expand-factorizations.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-factorizations] as operations on the entries of 2 x 2 matrices
+// REMARK: expand-factorizations.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-factorizations] expanded into ops on the entries of 2 x 2 matrices
 
 // CHECK-LABEL: func.func public @main
 // CHECK:         %[[A00:.*]] = "jaxpr.squeeze"

@@ -11,7 +11,7 @@
 // RUN: jaxmlir-run %t --args '[1.0, 2.0], [3.0, 4.0, 5.0], [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-expand-products=calls=inf --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: expand-products.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-products] as products of elements
+// REMARK: expand-products.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-products] expanded into elementwise products
 
 // CHECK-LABEL: func.func public @main
 // CHECK:         %[[X:.*]] = "jaxpr.broadcast_in_dim"(%arg0) {broadcast_dimensions = array<i64: 0>, shape = array<i64: 2, 3>}

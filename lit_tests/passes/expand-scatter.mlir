@@ -11,8 +11,8 @@
 // RUN: jaxmlir-run %t --args '[[1], [7]], [2.0, 3.0], [[5.0, 6.0, 7.0], [8.0, 9.0, 10.0]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-expand-scatter --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: expand-scatter.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-scatter] one of 3 elements in each row, by comparison
-// REMARK: expand-scatter.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-scatter] one of 3 elements in each row, by comparison
+// REMARK: expand-scatter.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-scatter] expanded into comparisons: it updates one of 3 elements in each row
+// REMARK: expand-scatter.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-scatter] expanded into comparisons: it updates one of 3 elements in each row
 // REMARK-NOT: remark
 
 // If an index is out of bounds, "CLIP" takes the last element, and "FILL_OR_DROP" takes no element.

@@ -13,7 +13,7 @@
 // RUN: jaxmlir-run %t --entry gather --args '[1.0, 2.0, 3.0, 4.0, 5.0], [3.0, 5.0, 5.0, 1.0, 7.0]' | FileCheck %s --check-prefix=GATHER
 // RUN: jaxmlir-opt --jaxpr-expand-select-and-scatter=calls=inf --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: expand-select-and-scatter.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-select-and-scatter] windows of 2 x 2 element by element
+// REMARK: expand-select-and-scatter.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-select-and-scatter] expanded windows of 2 x 2 into elementwise ops
 
 // CHECK:      func.func public @main(%[[SOURCE:.*]]: tensor<1x2xf32>, %[[X:.*]]: tensor<2x5xf32>)
 // CHECK:        %[[A:.*]] = "jaxpr.slice"(%[[X]]) {limit_indices = array<i64: 1, 3>, start_indices = array<i64: 0, 0>, strides = array<i64: 2, 2>}

@@ -11,7 +11,7 @@
 // RUN: jaxmlir-run %t --args '[-0.0, 0.5, -2.0, 1e30, inf], [1.0], [0.5]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-expand-trigonometry='calls=inf min-elements=5' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK-COUNT-3: remark: [jaxpr-expand-trigonometry] a polynomial of each element
+// REMARK-COUNT-3: remark: [jaxpr-expand-trigonometry] expanded into a polynomial
 // REMARK-NOT: remark
 
 // EXEC: result[0]: f32[5] = [-0.0, 0.47942555, -0.9092974, -0.79116344, nan]

@@ -12,7 +12,7 @@
 
 // The trace of c * (W W^T), for many c. Its transpose in t, applied to the basis vectors, is W
 // itself. c does not depend on the basis vectors, so c is multiplied by the sum of the squares of W.
-// REMARK: factor-linear-sums.mlir:{{[0-9]+}}:8: remark: [jaxpr-factor-linear-sums] sum of a linear function by its transpose, without 5 ops (matrix products: 1): 0.184 us instead of 6.47 us
+// REMARK: factor-linear-sums.mlir:{{[0-9]+}}:8: remark: [jaxpr-factor-linear-sums] computed the sum of a linear function by its transpose, which removes 5 ops (matrix products: 1): 0.184 us instead of 6.47 us
 // CHECK-LABEL: func.func private @trace
 // CHECK-SAME:    (%[[W:.*]]: tensor<16x64xf32>, %[[C:.*]]: tensor<8x64xf32>)
 // CHECK-NEXT:    %[[WW:.*]] = "jaxpr.mul"(%[[W]], %[[W]])

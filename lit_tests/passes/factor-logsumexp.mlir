@@ -10,7 +10,7 @@
 // RUN: jaxmlir-run %t --args '[[0.0, 1.0], [-inf, 0.5]], [3.0, -1.0]' | FileCheck %s --check-prefix=FAR
 // RUN: jaxmlir-opt --jaxpr-factor-logsumexp='min-iterations=3 min-elements=4 min-ratio=2 calls=inf' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: factor-logsumexp.mlir:{{[0-9]+}}:9: remark: [jaxpr-factor-logsumexp] 4 exponentials of an iteration become a product
+// REMARK: factor-logsumexp.mlir:{{[0-9]+}}:9: remark: [jaxpr-factor-logsumexp] factored: 4 exponentials per iteration become a product
 // REMARK-NOT: become a product
 
 // A test of the loop-invariant operand selects one of two loops. A loop that is too short stays.

@@ -8,7 +8,7 @@
 // RUN: jaxmlir-run %t --args '[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0], [9.0, 10.0], [11.0, 12.0]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-fold-unit-dims --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: remark: [jaxpr-fold-unit-dims] goes over rows without dimensions of size 1, arrays: 1
+// REMARK: remark: [jaxpr-fold-unit-dims] removed dimensions of size 1 from 1 array that the scan slices
 // CHECK:      func.func public @rows(%[[X:.*]]: tensor<6x2xf32>)
 // CHECK-NEXT:   %[[ZERO:.*]] = "jaxpr.constant"
 // CHECK-NEXT:   %[[ROWS:.*]] = "jaxpr.reshape"(%[[X]]) {new_sizes = array<i64: 2, 3, 2>}

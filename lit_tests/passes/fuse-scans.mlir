@@ -25,7 +25,7 @@
 // EXEC-NEXT: result[1]: f32[] =
 // EXEC-NEXT: result[2]: f32[] =
 
-// REMARK: fuse-scans.mlir:{{[0-9]+}}:8: remark: [jaxpr-fuse-scans] batched: 2 independent loops of 3 iterations are one loop
+// REMARK: fuse-scans.mlir:{{[0-9]+}}:8: remark: [jaxpr-fuse-scans] batched 2 independent loops of 3 iterations into one loop
 func.func public @main(%x: tensor<f32>, %y: tensor<f32>, %rows: tensor<3xf32>) -> (tensor<f32>, tensor<f32>, tensor<f32>) {
   %0 = "jaxpr.scan"(%x, %rows) {jaxpr = @first, length = 3 : i64, num_carry = 1 : i64} : (tensor<f32>, tensor<3xf32>) -> tensor<f32>
   %1 = "jaxpr.sin"(%0) : (tensor<f32>) -> tensor<f32>

@@ -86,7 +86,7 @@ func.func private @words(%table: tensor<32x16xf32>, %words: tensor<8xi32>) -> te
 
 // The cotangent of [x, h] is the sum of two gates' products, and only the part of h is used. So both
 // products multiply only the rows of the weights that belong to h.
-// REMARK-DAG: gather-dot.mlir:{{[0-9]+}}:10: remark: [jaxpr-gather-dot] 128 of 384 elements, taken of the products that they are made of
+// REMARK-DAG: gather-dot.mlir:{{[0-9]+}}:10: remark: [jaxpr-gather-dot] moved the slice before the products: they compute 128 of 384 elements
 // CHECK-LABEL: func.func private @gates
 // CHECK-SAME:    (%[[D:.*]]: tensor<8x64xf32>, %[[U:.*]]: tensor<48x64xf32>, %[[E:.*]]: tensor<8x64xf32>, %[[V:.*]]: tensor<48x64xf32>)
 // CHECK-NEXT:    %[[UH:.*]] = "jaxpr.slice"(%[[U]]) {limit_indices = array<i64: 48, 64>, start_indices = array<i64: 32, 0>}

@@ -12,7 +12,7 @@
 
 // One column of sixty-four is selected: the sine and the scaling are computed for this column only.
 // The scale has one number for each row, and is read as it is.
-// REMARK: hoist-slices.mlir:{{[0-9]+}}:8: remark: [jaxpr-hoist-slices] 'jaxpr.slice' selects 3 elements before 2 ops on 192
+// REMARK: hoist-slices.mlir:{{[0-9]+}}:8: remark: [jaxpr-hoist-slices] moved 'jaxpr.slice' before 2 ops: 3 elements instead of 192
 // CHECK-LABEL: func.func private @column
 // CHECK-SAME:    (%[[X:.*]]: tensor<3x64xf32>, %[[S:.*]]: tensor<3x1xf32>)
 // CHECK-NEXT:    %[[COLUMN:.*]] = "jaxpr.slice"(%[[X]]) {limit_indices = array<i64: 3, 64>, start_indices = array<i64: 0, 63>} : (tensor<3x64xf32>) -> tensor<3x1xf32>

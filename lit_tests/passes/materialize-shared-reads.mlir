@@ -17,7 +17,7 @@
 // CHECK:         "jaxpr.dynamic_update_slice"(%[[ZEROED]]
 // CHECK-NOT:     {{fence|optimization_barrier}}
 // CHECK:         return
-// REMARK: materialize-shared-reads.mlir:[[# @LINE + 5]]:{{[0-9]+}}: remark: [jaxpr-materialize-shared] what is read of the array for others is read before it is written over
+// REMARK: materialize-shared-reads.mlir:[[# @LINE + 5]]:{{[0-9]+}}: remark: [jaxpr-materialize-shared] ordered after the other reads of the array that it overwrites
 func.func private @step(%ct: tensor<128x40xf32>, %i: tensor<i32>) -> tensor<128x40xf32> {
   %zero = "jaxpr.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
   %nothing = "jaxpr.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>

@@ -23,7 +23,7 @@
 
 // EXEC: result[0]: f32[2] = [14.712106, 14.712106]
 
-// REMARK: materialize-shared.mlir:{{[0-9]+}}:8: remark: [jaxpr-materialize-shared] stored: 3 ops use it, and an element costs 45 ops
+// REMARK: materialize-shared.mlir:{{[0-9]+}}:8: remark: [jaxpr-materialize-shared] stored because 3 ops use it, and an element costs 45 ops
 func.func public @main(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>) {
   %0 = "jaxpr.mul"(%x, %x) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
   %1 = "jaxpr.mul"(%0, %0) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
@@ -103,7 +103,7 @@ func.func private @number(%x: tensor<f32>, %y: tensor<2xf32>) -> (tensor<f32>, t
 // CHECK-NEXT:    %[[SIN:.*]] = "jaxpr.sin"
 // CHECK-NEXT:    %[[STORED:.*]] = "jaxpr.{{jit|optimization_barrier}}"(%[[SIN]])
 // CHECK-NEXT:    "jaxpr.broadcast_in_dim"(%[[STORED]])
-// REMARK: remark: [jaxpr-materialize-shared] stored: its user reads each element several times, and an element costs 40 ops
+// REMARK: remark: [jaxpr-materialize-shared] stored because its user reads each element several times, and an element costs 40 ops
 func.func private @spread(%x: tensor<64x64xf32>) -> tensor<64x64x3xf32> {
   %0 = "jaxpr.sin"(%x) : (tensor<64x64xf32>) -> tensor<64x64xf32>
   %1 = "jaxpr.broadcast_in_dim"(%0) {broadcast_dimensions = array<i64: 0, 1>, shape = array<i64: 64, 64, 3>} : (tensor<64x64xf32>) -> tensor<64x64x3xf32>
@@ -134,7 +134,7 @@ func.func private @few_spread(%x: tensor<8xf32>) -> tensor<512x8xf32> {
 // CHECK-NEXT:    %[[JOINED:.*]] = "jaxpr.concatenate"
 // CHECK-NEXT:    %[[STORED:.*]] = "jaxpr.{{jit|optimization_barrier}}"(%[[JOINED]])
 // CHECK-NEXT:    "jaxpr.custom_jvp_call_jaxpr"(%[[STORED]])
-// REMARK: remark: [jaxpr-materialize-shared] stored: its user reads each element several times, and an element costs 32 ops
+// REMARK: remark: [jaxpr-materialize-shared] stored because its user reads each element several times, and an element costs 32 ops
 func.func private @joined_and_spread(%x: tensor<1024xf32>, %y: tensor<1024xf32>) -> tensor<2x2048xf32> {
   %0 = "jaxpr.concatenate"(%x, %y) {dimension = 0 : i64} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<2048xf32>
   %1 = "jaxpr.custom_jvp_call_jaxpr"(%0) {call_jaxpr = @twice, jvp_jaxpr = @twice_jvp} : (tensor<2048xf32>) -> tensor<2x2048xf32>
@@ -204,7 +204,7 @@ func.func private @gathered(%x: tensor<64xf32>, %i: tensor<5000x1xi32>) -> tenso
 // CHECK-NEXT:     "jaxpr.{{jit|optimization_barrier}}"
 // CHECK-NEXT:     %[[LAST:.*]] = "jaxpr.add"
 // CHECK-NEXT:     return %[[LAST]]
-// REMARK: remark: [jaxpr-materialize-shared] stored: what is added up reads more than 8 arrays
+// REMARK: remark: [jaxpr-materialize-shared] stored because the terms of this sum read more than 8 arrays
 func.func private @many(%x0: tensor<1024xf32>, %x1: tensor<1024xf32>, %x2: tensor<1024xf32>, %x3: tensor<1024xf32>, %x4: tensor<1024xf32>, %x5: tensor<1024xf32>, %x6: tensor<1024xf32>, %x7: tensor<1024xf32>, %x8: tensor<1024xf32>, %x9: tensor<1024xf32>) -> tensor<1024xf32> {
   %1 = "jaxpr.add"(%x0, %x1) : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
   %2 = "jaxpr.add"(%1, %x2) : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>

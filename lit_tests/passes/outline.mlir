@@ -36,7 +36,7 @@
 
 // EXEC: result: f32[] = -1.52508
 
-// REMARK: outline.mlir:{{[0-9]+}}:8: remark: [jaxpr-outline] outlined: 10 ops stand at 4 places, where 3 values go in and 1 come out
+// REMARK: outline.mlir:{{[0-9]+}}:8: remark: [jaxpr-outline] outlined 10 ops that occur 4 times, with 3 inputs and 1 output:
 func.func public @main(%x: tensor<f32>) -> tensor<f32> {
   %half = "jaxpr.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
   %two = "jaxpr.constant"() {value = dense<2.0> : tensor<f32>} : () -> tensor<f32>

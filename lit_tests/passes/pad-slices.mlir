@@ -9,7 +9,7 @@
 // RUN: jaxmlir-opt --target=tpu --jaxpr-pad-slices --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // `roll(x, 1)`: no bit of a sum with negative zeros changes.
-// REMARK: pad-slices.mlir:[[# @LINE + 29]]:8: remark: [jaxpr-pad-slices] without 2 slices: edges of negative width cut off the same, in the kernel that reads this
+// REMARK: pad-slices.mlir:[[# @LINE + 29]]:8: remark: [jaxpr-pad-slices] replaced 2 slices by negative padding, which is fused into the kernel that reads this
 // CHECK-LABEL: func.func public @main
 // CHECK-SAME:    (%[[X:.*]]: tensor<4xf32>)
 // CHECK:         %[[ZERO:.*]] = "jaxpr.constant"() {value = dense<-0.000000e+00> : tensor<f32>}
@@ -54,7 +54,7 @@ func.func public @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tens
 }
 
 // The padded value is stored: the kernel of the sine, which runs after the padding kernel, reads it.
-// REMARK: pad-slices.mlir:[[# @LINE + 9]]:8: remark: [jaxpr-pad-slices] stored, as it is padded: later kernels read it, they do not compute it
+// REMARK: pad-slices.mlir:[[# @LINE + 9]]:8: remark: [jaxpr-pad-slices] stored because later kernels would recompute it with its pads
 // CHECK-LABEL: func.func private @steps
 // CHECK:         %[[STEP:.*]] = "jaxpr.add"(%{{.*}}, %arg0)
 // CHECK-NEXT:    %[[KEPT:.*]] = "jaxpr.optimization_barrier"(%[[STEP]])

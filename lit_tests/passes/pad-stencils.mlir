@@ -12,7 +12,7 @@
 // RUN: jaxmlir-opt --jaxpr-pad-stencils='min-elements=0 margin=2' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // Both neighbours on a circle: `roll(x, 1) + roll(x, -1)`.
-// REMARK: pad-stencils.mlir:{{[0-9]+}}:8: remark: [jaxpr-pad-stencils] 2 shifts of one array are slices of it, stored with 1 + 1 elements around it
+// REMARK: pad-stencils.mlir:{{[0-9]+}}:8: remark: [jaxpr-pad-stencils] replaced 2 shifts of an array by slices of a copy with a halo of 1 + 1 elements
 // CHECK-LABEL: func.func public @main
 // CHECK-SAME:    (%[[X:.*]]: tensor<4xf32>, %[[Y:.*]]: tensor<4xf32>)
 // CHECK:         %[[WRAPPED:.*]] = "jaxpr.concatenate"(%{{.*}}, %[[X]], %{{.*}}) {{.*}} -> tensor<6xf32>

@@ -10,7 +10,7 @@
 // RUN: jaxmlir-run %t --args '2.0, 3.0' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-parallel-loops --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: parallel-loops.mlir:[[# @LINE + 10]]:8: remark: [jaxpr-parallel-loops] a step takes {{[0-9]+}} us, by an estimate
+// REMARK: parallel-loops.mlir:[[# @LINE + 10]]:8: remark: [jaxpr-parallel-loops] run on several threads: an iteration takes about {{[0-9]+}} us
 // REMARK-NOT: remark
 
 // CHECK-LABEL: func.func public @main

@@ -6,7 +6,7 @@
 // RUN: jaxmlir-run %t --args '2.0' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-raise-convolutions --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: raise-convolutions.mlir:{{[0-9]+}}:{{[0-9]+}}: remark: [jaxpr-raise-convolutions] 4 products with slices of an array are a convolution
+// REMARK: raise-convolutions.mlir:{{[0-9]+}}:{{[0-9]+}}: remark: [jaxpr-raise-convolutions] replaced 4 products with slices of an array by a convolution
 // REMARK-NOT: remark
 
 // Row h of the array is h, and all numbers of the kernel are 2, so the results are 16 (2 h + 1).

@@ -19,7 +19,7 @@
 
 // EXEC: result: f32[2] = [12.0, 28.0]
 
-// REMARK: raise-loops-to-vmap.mlir:{{[0-9]+}}:8: remark: [jaxpr-raise-loops] its 4 iterations are independent: 4 at a time, of 16 bytes each
+// REMARK: raise-loops-to-vmap.mlir:{{[0-9]+}}:8: remark: [jaxpr-raise-loops] batched 4 independent iterations: 4 at a time, 16 bytes each
 func.func public @main(%w: tensor<2x2xf32>, %xs: tensor<4x2xf32>) -> tensor<2xf32> {
   %0 = "jaxpr.constant"() {value = dense<0.0> : tensor<2xf32>} : () -> tensor<2xf32>
   %1 = "jaxpr.scan"(%w, %0, %xs) {jaxpr = @body, length = 4 : i64, num_carry = 1 : i64, num_consts = 1 : i64} : (tensor<2x2xf32>, tensor<2xf32>, tensor<4x2xf32>) -> tensor<2xf32>

@@ -21,9 +21,9 @@
 
 // EXEC: result: f32[4] = [1.0, 1.0, 2.0, 6.0]
 
-// REMARK-DAG: raise-loops.mlir:{{[0-9]+}}:10: remark: [jaxpr-raise-loops] runs 3 times: a scan
-// REMARK-DAG: remark: [jaxpr-raise-loops] read by the loop's counter: a slice of the scan
-// REMARK-DAG: remark: [jaxpr-raise-loops] written by the loop's counter: a stacked result of the scan, of 3 slabs of [1]
+// REMARK-DAG: raise-loops.mlir:{{[0-9]+}}:10: remark: [jaxpr-raise-loops] replaced by a scan: the loop runs 3 times
+// REMARK-DAG: remark: [jaxpr-raise-loops] indexed by the loop's counter: replaced by a slice of the scan
+// REMARK-DAG: remark: [jaxpr-raise-loops] indexed by the loop's counter: replaced by a stacked result of the scan, of 3 slabs of [1]
 func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = "jaxpr.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
   %1:2 = "jaxpr.while"(%x, %0, %x) {cond_jaxpr = @cond, body_jaxpr = @body, body_nconsts = 1 : i64} : (tensor<4xf32>, tensor<i32>, tensor<4xf32>) -> (tensor<i32>, tensor<4xf32>)

@@ -9,7 +9,7 @@
 // RUN: jaxmlir-opt --jaxpr-reassociate-solves --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // (L^-1 B) y is L^-1 (B y).
-// REMARK: reassociate-solves.mlir:{{[0-9]+}}:8: remark: [jaxpr-reassociate-solves] solved for 1 vectors, not for 3 that these are multiplied by
+// REMARK: reassociate-solves.mlir:{{[0-9]+}}:8: remark: [jaxpr-reassociate-solves] reassociated: solved for 1 right-hand side instead of 3
 // CHECK-LABEL: func.func private @columns
 // CHECK-SAME:    (%[[L:.*]]: tensor<2x2xf32>, %[[B:.*]]: tensor<2x3xf32>, %[[Y:.*]]: tensor<3xf32>)
 // CHECK:         %[[BY:.*]] = "jaxpr.dot_general"(%[[B]], %{{.*}}) {{.*}} : (tensor<2x3xf32>, tensor<3x1xf32>) -> tensor<2x1xf32>

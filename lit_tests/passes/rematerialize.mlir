@@ -37,7 +37,7 @@
 
 // EXEC: result: f32[2] = [0.67277{{[0-9]+}}, 0.0062650{{[0-9]+}}]
 
-// REMARK: rematerialize.mlir:{{[0-9]+}}:10: remark: [jaxpr-remat] stores 72 bytes for 9 iterations instead of 216 bytes: of each 1 value, not 3, at the price of computing 1 op again, about 4 ns
+// REMARK: rematerialize.mlir:{{[0-9]+}}:10: remark: [jaxpr-remat] stores 72 bytes for 9 iterations instead of 216 bytes: 1 value, not 3, per iteration; an iteration recomputes 1 op, about 4 ns
 
 // NEGATIVE: error: memory-budget of jaxpr-remat is a fraction of the memory that the program takes, up to 1, or bytes, from 2 on: a positive number, got -1.0
 func.func public @main(%x: tensor<2xf32>) -> tensor<2xf32> {

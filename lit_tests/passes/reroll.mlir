@@ -27,7 +27,7 @@
 
 // EXEC: result: f32[2] = [3.8743{{[0-9]*}}, 3.2266{{[0-9]*}}]
 
-// REMARK: reroll.mlir:{{[0-9]+}}:9: remark: [jaxpr-reroll] rolled up: 4 blocks of 4 ops are one loop, with 1 carried values and 2 slices
+// REMARK: reroll.mlir:{{[0-9]+}}:9: remark: [jaxpr-reroll] rolled 4 blocks of 4 ops into one loop with 1 carried value and 2 slices
 func.func public @main(%w: tensor<2x2xf32>, %x: tensor<2xf32>, %rows: tensor<4x2xf32>) -> tensor<2xf32> {
   %s0 = "jaxpr.slice"(%rows) {limit_indices = array<i64: 1, 2>, start_indices = array<i64: 0, 0>} : (tensor<4x2xf32>) -> tensor<1x2xf32>
   %r0 = "jaxpr.squeeze"(%s0) {dimensions = array<i64: 0>} : (tensor<1x2xf32>) -> tensor<2xf32>

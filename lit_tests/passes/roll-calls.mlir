@@ -30,7 +30,7 @@
 
 // EXEC: result: f32[3] = [
 
-// REMARK: roll-calls.mlir:{{[0-9]+}}:9: remark: [jaxpr-roll-calls] mapped: 3 calls that draw random numbers are one loop
+// REMARK: roll-calls.mlir:{{[0-9]+}}:9: remark: [jaxpr-roll-calls] rolled 3 calls that draw random numbers into one loop
 func.func public @main(%k: tensor<!jaxpr.key<"fry">>, %x: tensor<3xf32>) -> tensor<3xf32> {
   %zero = "jaxpr.constant"() {value = dense<0.0> : tensor<3xf32>} : () -> tensor<3xf32>
   %p = "jaxpr.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>

@@ -9,7 +9,7 @@
 // RUN: jaxmlir-opt --jaxpr-shift-invariance --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // Each exponential is scaled by exp(-m), and so is their sum; their quotient does not depend on m.
-// REMARK: shift-invariance.mlir:{{[0-9]+}}:8: remark: [jaxpr-shift-invariance] no derivative is taken of it: the results do not depend on it
+// REMARK: shift-invariance.mlir:{{[0-9]+}}:8: remark: [jaxpr-shift-invariance] excluded from differentiation: the results do not depend on it
 // REMARK-NOT: remark
 // CHECK-LABEL: func.func public @softmax
 // CHECK-NEXT:    %[[MAX:.*]] = "jaxpr.reduce_max"(%arg0)

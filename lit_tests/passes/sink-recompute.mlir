@@ -15,8 +15,8 @@
 // RUN: jaxmlir-run %t --args '[[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], [0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1]], [2.0, 4.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-sink-recompute='calls=inf min-peak=0 min-bytes=0 slowdown=1000' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: sink-recompute.mlir:{{[0-9]+}}:8: remark: [jaxpr-sink-recompute] computed late: 56 bytes are not stored
-// REMARK: sink-recompute.mlir:{{[0-9]+}}:8: remark: [jaxpr-sink-recompute] computed late: 64 bytes are not stored
+// REMARK: sink-recompute.mlir:{{[0-9]+}}:8: remark: [jaxpr-sink-recompute] sunk to its late readers: 56 bytes are not stored
+// REMARK: sink-recompute.mlir:{{[0-9]+}}:8: remark: [jaxpr-sink-recompute] sunk to its late readers: 64 bytes are not stored
 
 // The quotient is read again after the chain of products, so it is recomputed then: a select of the small divisor delays the recompute until the chain is done.
 // CHECK:      func.func public @main(%[[E:.*]]: tensor<2x8xf32>, %{{.*}}: tensor<2xf32>)

@@ -10,7 +10,7 @@
 // RUN: jaxmlir-opt --target=tpu --jaxpr-slices-to-split %s | FileCheck %s --check-prefix=LEFT
 // RUN: jaxmlir-opt --jaxpr-slices-to-split --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: slices-to-split.mlir:[[# @LINE + 12]]:8: remark: [jaxpr-slices-to-split] 2 slices of an array of shape (2, 48) are one split
+// REMARK: slices-to-split.mlir:[[# @LINE + 12]]:8: remark: [jaxpr-slices-to-split] merged 2 slices of an array of shape (2, 48) into a split
 // REMARK-NOT: remark
 
 // The gap between the two slices becomes a piece that nothing reads.

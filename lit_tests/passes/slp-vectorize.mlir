@@ -28,9 +28,9 @@
 // ROWS-NEXT: [0.42016703, -0.6636339],
 // ROWS-NEXT: [-0.997495, -0.5984721]]
 
-// REMARK: slp-vectorize.mlir:{{[0-9]+}}:9: remark: [jaxpr-slp-vectorize] packed: 4 lanes of 3 ops are one, of which 2 values go in
-// REMARK: slp-vectorize.mlir:{{[0-9]+}}:9: remark: [jaxpr-slp-vectorize] packed: 4 lanes of 2 ops are one, of which 2 values go in
-// REMARK: slp-vectorize.mlir:{{[0-9]+}}:9: remark: [jaxpr-slp-vectorize] packed: 4 lanes of 2 ops are one, of which 2 values go in
+// REMARK: slp-vectorize.mlir:{{[0-9]+}}:9: remark: [jaxpr-slp-vectorize] packed 4 lanes of 3 ops into one batch with 2 inputs
+// REMARK: slp-vectorize.mlir:{{[0-9]+}}:9: remark: [jaxpr-slp-vectorize] packed 4 lanes of 2 ops into one batch with 2 inputs
+// REMARK: slp-vectorize.mlir:{{[0-9]+}}:9: remark: [jaxpr-slp-vectorize] packed 4 lanes of 2 ops into one batch with 2 inputs
 func.func public @rows(%w: tensor<2x2xf32>, %x: tensor<4x2xf32>) -> tensor<4x2xf32> {
   %0 = "jaxpr.slice"(%x) {limit_indices = array<i64: 1, 2>, start_indices = array<i64: 0, 0>} : (tensor<4x2xf32>) -> tensor<1x2xf32>
   %1 = "jaxpr.squeeze"(%0) {dimensions = array<i64: 0>} : (tensor<1x2xf32>) -> tensor<2xf32>

@@ -8,7 +8,7 @@
 // RUN: jaxmlir-run %t --args '[[0.0, 1.0], [0.5, 0.5]], [3.0, -1.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-reassociate-solves --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: solves-in-loops.mlir:{{[0-9]+}}:8: remark: [jaxpr-reassociate-solves] the matrix of 2 rows is inverted once, not solved with 9 times
+// REMARK: solves-in-loops.mlir:{{[0-9]+}}:8: remark: [jaxpr-reassociate-solves] inverted once: a matrix of 2 rows, instead of 9 solves with it
 // REMARK-NOT: inverted
 
 // w solves a^T w = 1, so a^-1 b = w^T b: the solve becomes @product_transposed, called with w instead of a.

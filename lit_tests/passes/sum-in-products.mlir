@@ -9,8 +9,8 @@
 // RUN: jaxmlir-run %t --entry rows --args 0.5 | FileCheck %s --check-prefix=ROWS
 // RUN: jaxmlir-opt --target=tpu --jaxpr-sum-in-products --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: sum-in-products.mlir:[[# @LINE + 42]]:8: remark: [jaxpr-sum-in-products] summed up in the product of what is divided by it, as one more column
-// REMARK:     remark: [jaxpr-sum-in-products] rows summed up by a product with ones, as other products read them
+// REMARK: sum-in-products.mlir:[[# @LINE + 42]]:8: remark: [jaxpr-sum-in-products] computed by the product that this sum normalizes, as one more column
+// REMARK:     remark: [jaxpr-sum-in-products] replaced by a matrix product with ones, because other products read the rows
 // REMARK-NOT: remark
 
 // The product moves up to the place of the sum, and so do the ops that compute its other operand.

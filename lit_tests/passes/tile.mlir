@@ -11,7 +11,7 @@
 
 // The values x w, e = exp(x w), e w^T and x^T e are computed in tiles. Two tiles of two rows form a loop;
 // the fifth row is computed after the loop.
-// REMARK: tile.mlir:{{[0-9]+}}:8: remark: [jaxpr-tile] 5 rows, 2 at a time: 4 ops whose values take 60 bytes take 24, by an estimate 0.24 ms slower
+// REMARK: tile.mlir:{{[0-9]+}}:8: remark: [jaxpr-tile] tiled 5 rows, 2 at a time: the values of 4 ops take 24 bytes instead of 60, estimated 0.24 ms slower
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<5x2xf32>, %[[W:.*]]: tensor<2x3xf32>)
 // CHECK:        %[[ZERO:.*]] = "jaxpr.broadcast_in_dim"({{.*}}) {{.*}} -> tensor<2x3xf32>
 // CHECK:        %[[LOOP:.*]]:2 = "jaxpr.scan"(%[[W]], %[[X]], %[[ZERO]], %{{.*}}) {jaxpr = @main.tile, length = 2 : i64, num_carry = 1 : i64, num_consts = 2 : i64} : {{.*}} -> (tensor<2x3xf32>, tensor<2x2x2xf32>)

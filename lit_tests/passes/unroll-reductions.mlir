@@ -15,7 +15,7 @@
 // RUN: jaxmlir-run %t.kept --entry=forces --args '[[[1, 2]], [[3, 4]], [[5, 7]]], [[[1, 2], [2, 2], [9, 0]]], [[1, 2, 3], [1, 0, 1], [2, 2, 2]]' | FileCheck %s --check-prefix=FORCES
 // RUN: jaxmlir-opt --jaxpr-unroll-reductions='calls=inf min-results=0' --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: unroll-reductions.mlir:{{[0-9]+}}:8: remark: [jaxpr-unroll-reductions] 'jaxpr.reduce_sum' over (1,) as operations on slices
+// REMARK: unroll-reductions.mlir:{{[0-9]+}}:8: remark: [jaxpr-unroll-reductions] unrolled 'jaxpr.reduce_sum' over axes (1,) into ops on slices
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<2x3xf32>, %[[I:.*]]: tensor<3x1xi32>)
 // CHECK-NEXT:   %[[A:.*]] = "jaxpr.slice"(%[[X]]) {limit_indices = array<i64: 2, 1>, start_indices = array<i64: 0, 0>}
 // CHECK-NEXT:   %[[A1:.*]] = "jaxpr.squeeze"(%[[A]]) {{.*}} -> tensor<2xf32>
@@ -65,7 +65,7 @@ func.func private @shared(%x: tensor<3x1x2xf32>, %y: tensor<1x3x2xf32>) -> (tens
 }
 
 // The last dimension has two elements, and the operand is computed from smaller arrays: the sum becomes one sum of a slice for each of the two elements.
-// KEPT-REMARK: remark: [jaxpr-unroll-reductions] 'jaxpr.reduce_sum' over (1,) for each of the last elements
+// KEPT-REMARK: remark: [jaxpr-unroll-reductions] split 'jaxpr.reduce_sum' over axes (1,): one for each index of the last axis
 // KEPT-LABEL: func.func private @forces(
 // KEPT:         %[[F:.*]] = "jaxpr.mul"({{.*}}) : (tensor<3x3x2xf32>, tensor<3x3x2xf32>)
 // KEPT:         %[[F0:.*]] = "jaxpr.slice"(%[[F]]) {limit_indices = array<i64: 3, 3, 1>,

@@ -10,7 +10,7 @@
 // RUN: jaxmlir-run %t --args '2.0, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --target=cuda --jaxpr-unroll-scans --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: unroll-scans.mlir:[[# @LINE + 15]]:10: remark: [jaxpr-unroll-scans] unrolled: 7 iterations of 2 ops in one
+// REMARK: unroll-scans.mlir:[[# @LINE + 15]]:10: remark: [jaxpr-unroll-scans] unrolled by a factor of 7: the body has 2 ops
 // REMARK-NOT: remark
 
 // This loop is unrolled completely; a loop with the user's own unroll factor stays, and a loop of loops waits for the inner loops.

@@ -24,7 +24,7 @@
 // CHECK-NEXT:    %[[TOTAL:.*]] = "jaxpr.add"(%[[START]], %[[ALL]])
 // CHECK-NEXT:    return %[[TOTAL]]
 
-// REMARK: vectorize-blocks.mlir:{{[0-9]+}}:9: remark: [jaxpr-vectorize-blocks] batched: 3 independent blocks of 4 ops are one, of which 3 values go in and 1 come out
+// REMARK: vectorize-blocks.mlir:{{[0-9]+}}:9: remark: [jaxpr-vectorize-blocks] batched 3 independent blocks of 4 ops into one, with 3 inputs and 1 output
 
 // EXEC: result: f32[] = 126.5
 func.func public @main(%w: tensor<2x2xf32>, %b: tensor<2xf32>, %rows: tensor<3x2xf32>, %start: tensor<f32>) -> tensor<f32> {

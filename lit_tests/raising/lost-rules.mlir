@@ -12,7 +12,7 @@ func.func @f(%x: tensor<4xf32>, %p: tensor<4xi1>) -> (tensor<4xf32>, tensor<f32>
   // CHECK: lost-rules.mlir:{{[0-9]+}}:8: remark: [jaxpr-raise-stablehlo] the square root of a sum of squares has the derivative NaN
   %4 = stablehlo.sqrt %3 : tensor<f32>
   %5 = stablehlo.log %x : tensor<4xf32>
-  // CHECK: lost-rules.mlir:{{[0-9]+}}:8: remark: [jaxpr-raise-stablehlo] its derivative is NaN where 'jaxpr.log', an operand of it, is not taken and its operand is 0
+  // CHECK: lost-rules.mlir:{{[0-9]+}}:8: remark: [jaxpr-raise-stablehlo] its derivative is NaN where 'jaxpr.log' is not selected and its operand is 0
   %6 = stablehlo.select %p, %5, %0 : tensor<4xi1>, tensor<4xf32>
   // An op whose operand is guarded has a derivative everywhere.
   // CHECK-NOT: remark

@@ -38,13 +38,13 @@ def remarked(program):
     return after, [r.message.partition("] ")[2] for r in remarks]
 
 
-BATCH = "{} groups of the batch as groups of features"
+BATCH = "replaced {} batch groups by feature groups"
 GROUPS, ZEROS, FLAT, ORDER, PADDED = (
-    "each group by itself",
-    "without the zeros of a dilated array",
-    "in two dimensions",
-    "its dimensions in another order",
-    "its array padded before",
+    "split into one convolution per group",
+    "split by phase, which skips the zeros of a dilated array",
+    "split into convolutions in two dimensions",
+    "transposed into the dimension order of the library",
+    "padded by a separate op",
 )
 
 

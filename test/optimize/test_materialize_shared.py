@@ -369,7 +369,7 @@ def test_what_is_summed_is_stored_rather_than_what_others_compute_again(function
     remarks = []
     fenced = program.run_passes("jaxpr-materialize-shared", remarks=remarks.append)
     fenced.verify()
-    assert ["a sum of it would" in r.message for r in remarks] == [True] * fences
+    assert ["for the sum that reads it" in r.message for r in remarks] == [True] * fences
     for got, want in zip(fenced(*args), jax.jit(function)(*args), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
     # With fewer points, both arrays stay in cache.
@@ -429,7 +429,7 @@ def test_a_slice_that_is_read_in_two_arrangements_is_stored(function, columns, f
     program = jaxmlir.trace(function)(rows, weights).optimize(1)
     fenced = program.run_passes("jaxpr-materialize-shared", remarks=remarks.append)
     fenced.verify()
-    assert ["this slice in two arrangements" in r.message for r in remarks] == [True] * fences
+    assert ["this slice with two index maps" in r.message for r in remarks] == [True] * fences
     want = jax.jit(function)(rows, weights)
     np.testing.assert_allclose(fenced(rows, weights), want, rtol=1e-5)
 
@@ -453,7 +453,7 @@ IN_PLACE = {
         y, jnp.sin(lax.dynamic_slice(y, (i - 1, 0), (2, 50))), (i, 0)
     ),
 }
-BEFORE = "read before it is written over"
+BEFORE = "ordered after the other reads"
 
 
 def fenced_and_remarks(program):

@@ -355,7 +355,8 @@ class _LoopFactoring:
         if not self._compile_time.pays(symbol, VERSION_OPS, saved):
             return None
         for f in plan.found:
-            remark(body.ops[f.op], f"{f.sum.size} exponentials of an iteration become a product")
+            size = f.sum.size
+            remark(body.ops[f.op], f"factored: {size} exponentials per iteration become a product")
         key = plan, scan.counts, body.likeness
         patterns = self._patterns.get(key)
         if patterns is not None:

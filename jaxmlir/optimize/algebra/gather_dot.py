@@ -137,8 +137,8 @@ def _move_slices_of(rules: Rules, value: ir.Value) -> bool:
     for old, selection in parts:
         remark(
             old.owner,
-            f"{elements(old.type)} of {elements(value.type)} elements, taken of the products "
-            "that they are made of",
+            "moved the slice before the products: they compute "
+            f"{elements(old.type)} of {elements(value.type)} elements",
         )
         with ir.InsertionPoint(old.owner), old.owner.location:
             new = ElementWriter(rules).write(value, selection, [], inner, leaves)

@@ -91,7 +91,7 @@ class _SelectionHoister:
                 continue
             remark(
                 node.op,
-                f"'{node.name}' selects {size} elements before {len(inner)} ops on "
+                f"moved '{node.name}' before {len(inner)} ops: {size} elements instead of "
                 f"{elements(whole.type)}",
             )
             with ir.InsertionPoint(node.op), node.op.location:

@@ -52,6 +52,7 @@ from jaxmlir.dialect.builder import converted, drop_dead_ops
 from jaxmlir.dialect.ir import func, ir, is_private
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
+from jaxmlir.errors import count
 from jaxmlir.optimize.algebra.labelled_tensors.reading import FunctionTensors, read
 from jaxmlir.optimize.loops.licm import Licm
 from jaxmlir.optimize.loops.scan_editor import loop_constants
@@ -449,7 +450,7 @@ class _Systems:
             return False
         remark(
             system.node.op,
-            f"solved for {sum(sizes)} vectors, not for {k} that these are multiplied by",
+            f"reassociated: solved for {count(sum(sizes), 'right-hand side')} instead of {k}",
         )
         for use, node in uses:
             self._write(system, use, node)
@@ -515,7 +516,7 @@ class _LoopSystems:
             return False
         remark(
             node.op,
-            f"the matrix of {shape[-1]} rows is inverted once, not solved with {iterations} times",
+            f"inverted once: a matrix of {shape[-1]} rows, instead of {iterations} solves with it",
         )
         with ir.InsertionPoint(node.op), node.op.location:
             (inverse,) = self._rules.emit(_inverse, [a])

@@ -299,7 +299,7 @@ def _stop(body: FunctionView) -> int:
         if not is_array(body.types[value]) or does_depend(body, value):
             maxima.add(value)
             continue
-        remark(op, "no derivative is taken of it: the results do not depend on it")
+        remark(op, "excluded from differentiation: the results do not depend on it")
         stopped = _stopped(body.op_views[index])
         op.result.replace_all_uses_except(stopped, stopped.owner.operation)
         count += 1

@@ -81,7 +81,8 @@ def _replaced(rules: Rules, node: OpView) -> ir.Value | None:
     swaps = _swaps(only_user(product.op.results[0]), operands)
     if swaps == (node is product):
         return None
-    why = "with its operands in the other order" if swaps else _flattens(product, operands)
+    swapped = "swapped its operands, which saves transposing the result"
+    why = swapped if swaps else _flattens(product, operands)
     if why is None:
         return None
     remark(product.op, why)
@@ -131,8 +132,11 @@ def _flattens(product: OpView, operands: Sequence[_DotOperand]) -> str | None:
     if first.is_wide(operands[0].value.type.shape) and second.free:
         return None
     if merges:
-        return f"of {len(first.order)} and {len(second.order)} dimensions"
-    return "of what an operand is the transpose of"
+        return (
+            f"merged dimensions: its operands have {len(first.order)} and {len(second.order)} "
+            "dimensions"
+        )
+    return "removed the transpose of an operand"
 
 
 class _DotOperand(NamedTuple):
@@ -176,7 +180,7 @@ def _sum(_: Rules, node: OpView) -> ir.Value | None:
     readers = (use.owner for use in value.uses)
     if not any(op.name == "jaxpr.reshape" and op.results[0].type == merged for op in readers):
         return None
-    remark(node.op, f"a sum of what is read as an array of {len(shape)} dimensions")
+    remark(node.op, f"summed over the {len(shape)} dimensions in which other ops read the array")
     flat = build("reshape", [value], merged, new_sizes=tuple(shape))
     return build("reduce_sum", [flat], node.op.results[0].type, axes=(first,))
 

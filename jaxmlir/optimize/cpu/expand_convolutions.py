@@ -101,8 +101,9 @@ SAVED_OF_GROUPS = 0.05
 SAVED = 0.3
 OPS = 8
 
-_EACH_GROUP = "each group by itself"
-_BY_PHASE = "without the zeros of a dilated array"
+_EACH_GROUP = "split into one convolution per group"
+_BY_PHASE = "split by phase, which skips the zeros of a dilated array"
+_BY_SLICE = "split into convolutions in two dimensions"
 
 
 class ExpandConvolutions(ExpandOps):
@@ -188,15 +189,15 @@ class _ExpandedConvolution(NamedTuple):
     def step(self, x: Any, k: Any) -> str | None:
         """The rewrite that comes first, in words; ``None`` if the convolution stays."""
         if self.batches > 1:
-            return f"{self.batches} groups of the batch as groups of features"
+            return f"replaced {self.batches} batch groups by feature groups"
         step = _step(*self._in_order(x, k), self.axes, self.groups)
         if step is not None:
             return step
         if self.is_padded_before(x, k):
-            return "its array padded before"
+            return "padded by a separate op"
         products = k.shape[self.rhs[1]] * k.shape[self.rhs[0]] // self.groups
         if not self.is_in_order and products >= MIN_PRODUCTS:
-            return "its dimensions in another order"
+            return "transposed into the dimension order of the library"
         return None
 
     def parts(self, x: Any, k: Any) -> int:
@@ -327,7 +328,7 @@ def _step(x: Any, k: Any, axes: Sequence[_Axis], groups: int) -> str | None:
     if 1 < groups <= MAX_SPLIT and len(axes) <= 2:
         return _EACH_GROUP
     if len(axes) == 3 and not is_narrow(x.dtype) and _least(k, axes, counts) is not None:
-        return "in two dimensions"
+        return _BY_SLICE
     return None
 
 
@@ -417,7 +418,7 @@ def _by_slice(convolved: Any, x: Any, k: Any, axes: Sequence[_Axis], groups: int
     return jnp.moveaxis(y, 0, 1 + least)
 
 
-_STEPS = {_EACH_GROUP: _by_group, "in two dimensions": _by_slice, _BY_PHASE: _by_phase}
+_STEPS = {_EACH_GROUP: _by_group, _BY_SLICE: _by_slice, _BY_PHASE: _by_phase}
 
 
 def _merged(x: Any, d: int) -> Any:

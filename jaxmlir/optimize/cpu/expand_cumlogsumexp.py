@@ -62,7 +62,7 @@ class ExpandCumlogsumexp(ExpandOps):
         if length < max(self.min_length, 2) or aval.size < max(self.min_elements, 1):
             return None
         return Expansion(
-            f"in steps over halves of {length} elements",
+            f"expanded by recursive halving of {length} elements",
             functools.partial(_cumulative, axis=axis, reverse=reverse),
             OPS * length.bit_length(),
             SAVED * aval.size,

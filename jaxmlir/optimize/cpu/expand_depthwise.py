@@ -72,7 +72,7 @@ class ExpandDepthwise(ExpandOps):
         if depthwise is None:
             return None
         taps = math.prod(depthwise.taps)
-        reason = f"a product for each of {taps} places in a window"
+        reason = f"expanded into products, one for each of {taps} positions in a window"
         x, k, y = (aval_of(v.type).shape for v in (*node.operands, node.op.results[0]))
         if isinstance(depthwise, _KernelGradient):
             return Expansion(reason, depthwise, OPS, SAVED * math.prod(y) * x[depthwise.lhs[0]])

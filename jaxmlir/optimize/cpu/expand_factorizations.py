@@ -113,7 +113,7 @@ class ExpandFactorizations(ExpandOps):
             batch, size = aval.size // (rows * columns), max(rows, columns)
             if batch in FEW and function_of(node) not in repeated():
                 return None
-            reason = f"as operations on the entries of {rows} x {columns} matrices"
+            reason = f"expanded into ops on the entries of {rows} x {columns} matrices"
             ops, saved = OPS[node.name] * size**3, CALL + SAVED * batch
             if node.name == "jaxpr.lu":
                 is_stored = batch >= MIN_STORED and min(rows, columns) >= STORED_FROM

@@ -57,7 +57,7 @@ MAX_OF_VECTORS = 4
 MATRIX = 100.0
 ROW = 3.0
 OPS = 8
-_REASON = "as products of elements"
+_REASON = "expanded into elementwise products"
 
 # These say which types operands are rounded to, and in which types sums are computed.
 _ALGORITHMS = (lax.DotAlgorithm, lax.DotAlgorithmPreset)

@@ -62,7 +62,8 @@ class ExpandScatter(ExpandOps):
         adds = node.name == "jaxpr.scatter_add"
         scatter = functools.partial(_scattered, **dims, clips=clips, adds=adds)
         # A scatter takes longer to compile than this.
-        return Expansion(f"one of {length} elements in each row, by comparison", scatter, 0, 0.0)
+        reason = f"expanded into comparisons: it updates one of {length} elements in each row"
+        return Expansion(reason, scatter, 0, 0.0)
 
 
 def _suited(node: OpView, max_length: int) -> dict[str, Any] | None:

@@ -75,7 +75,7 @@ class ExpandSelectAndScatter(ExpandOps):
         windows = _suited(node)
         if windows is None:
             return None
-        reason = f"windows of {' x '.join(map(str, windows.sizes))} element by element"
+        reason = f"expanded windows of {' x '.join(map(str, windows.sizes))} into elementwise ops"
         places, count = math.prod(windows.sizes), math.prod(windows.counts)
         if node.name == _GATHER:
             gathered = functools.partial(_gathered, windows=windows)

@@ -94,7 +94,7 @@ class ExpandTrigonometry(ExpandOps):
             if _is_reduced(node.op, reduced):
                 return None
             polynomial = FUNCTIONS[node.name]
-            return Expansion("a polynomial of each element", polynomial, OPS, SAVED * aval.size)
+            return Expansion("expanded into a polynomial", polynomial, OPS, SAVED * aval.size)
 
         return expansion
 

@@ -68,7 +68,7 @@ def _summed_apart(body: FunctionView) -> list[FencedValue]:
     }
     sums = Counter(shared for sum_reads in reads.values() for shared in sum_reads.shared)
     return [
-        FencedValue(i, 0, "a sum of it would store what others compute again")
+        FencedValue(i, 0, "XLA would otherwise store other values for the sum that reads it")
         for i, sum_reads in reads.items()
         if len(sum_reads.arrays) > 1 and any(sums[shared] == 1 for shared in sum_reads.shared)
     ]

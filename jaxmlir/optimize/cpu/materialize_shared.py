@@ -87,7 +87,7 @@ def _store(
     index, result, reason, views = fenced
     op = body.function if index < 0 else body.ops[index]
     first, values = (0, op.arguments) if index < 0 else (body.results[index][0], op.results)
-    remark(op, f"stored: {reason}")
+    remark(op, f"stored because {reason}")
     value, replaced = values[result], [first + result]
     with _after(body, index), op.location:
         new = put(value)

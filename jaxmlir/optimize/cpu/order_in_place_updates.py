@@ -164,7 +164,7 @@ def read_first(
       together: puts a fence on several values, which are available when all of them are.
     """
     op = body.ops[each.index]
-    remark(op, "what is read of the array for others is read before it is written over")
+    remark(op, "ordered after the other reads of the array that it overwrites")
     for k in each.late:
         body.ops[k].operation.move_before(op.operation)
     for k in reversed(each.early):

@@ -392,8 +392,8 @@ def write(rules: Rules, group: StencilViews, put: Callable[[ir.Value], ir.Value]
     margins = group.margins()
     remark(
         first,
-        f"{len(group.views)} shifts of one array are slices of it, stored with "
-        f"{' x '.join(f'{a} + {b}' for a, b in margins)} elements around it",
+        f"replaced {len(group.views)} shifts of an array by slices of a copy with a halo of "
+        f"{' x '.join(f'{a} + {b}' for a, b in margins)} elements",
     )
     with ir.InsertionPoint(first), first.location:
         if group.fill is None:

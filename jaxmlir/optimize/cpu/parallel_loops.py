@@ -60,7 +60,8 @@ class ParallelLoops(Pass):
                     continue
                 time, kernels = steps.of(body_symbol(op, name))
                 if time * saved > FORKS * target.costs.fork * max(kernels, 1):
-                    remark(op, f"a step takes {time / 1e3:.0f} us, by an estimate")
+                    step = f"an iteration takes about {time / 1e3:.0f} us"
+                    remark(op, f"run on several threads: {step}")
                     op.attributes[ATTRIBUTE] = ir.UnitAttr.get()
                     changed = True
         return changed

@@ -215,7 +215,7 @@ class _FenceWalk:
         ]
         for v in self._branches.meet(name, result, read, dear):
             if self._costs[v] != _FREE:
-                use = "the kernel that reads it asks where each element is"
+                use = "the kernel that reads it branches for each element"
                 self._fence(self._body.makers[v], v, self._costs[v].ops, use)
 
     def _weigh(

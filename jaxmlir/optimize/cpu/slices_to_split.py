@@ -141,7 +141,8 @@ def _split_of(nodes: Sequence[OpView]) -> tuple[_ArraySplit, list[OpView]] | Non
 def _write(rules: Rules, first: OpView, split: _ArraySplit, slices: Sequence[OpView]) -> None:
     """Replaces slices by results of a split, which is written before the first of them."""
     (array,) = first.operands
-    remark(first.op, f"{len(slices)} slices of an array of shape {shape_of(array)} are one split")
+    shape = shape_of(array)
+    remark(first.op, f"merged {len(slices)} slices of an array of shape {shape} into a split")
     with ir.InsertionPoint(first.op), first.op.location:
         results = rules.emit(split, [array])
         for node, result in zip(slices, results, strict=True):

@@ -31,7 +31,7 @@ from jaxmlir.optimize.barriers import FencedValue
 # of Newton's method 4.6 / 4.1 / 4.3 / 4.2 / 4.1 and 4.3 / 4.8 / 4.3 / 4.2 / 4.1, in 13.4 / 9.8 /
 # 10.0 / 10.8 / 11.6 MB.
 MAX_READ = 8
-_REASON = f"what is added up reads more than {MAX_READ} arrays"
+_REASON = f"the terms of this sum read more than {MAX_READ} arrays"
 
 # An argument of the function is its number, a value that the function stores is its number in a
 # tuple, and a value that a callee stores is a pair of the number of the call's first result and the

@@ -143,7 +143,7 @@ class UnrollReductions(ExpandOps):
         array, shape = node.operands[0], aval_of(node.operands[0].type).shape
         axes = tuple(map(int, node.get("axes")))
         if _is_short(node, self.max_size, self.min_results):
-            reason = f"'{node.name}' over {axes} as operations on slices"
+            reason = f"unrolled '{node.name}' over axes {axes} into ops on slices"
             inner, leaves = _shared(node)
             count = math.prod(shape[d] for d in axes)
             combined = functools.partial(_combined, name=node.name)
@@ -155,7 +155,7 @@ class UnrollReductions(ExpandOps):
             return Expansion(reason, write, ops, saved, by_steps=True)
         if not _is_made_of_less(node, self.max_kept, self.min_results):
             return None
-        reason = f"'{node.name}' over {axes} for each of the last elements"
+        reason = f"split '{node.name}' over axes {axes}: one for each index of the last axis"
         last = len(shape) - 1
         stacked = functools.partial(_stacked, name=node.name, axes=axes)
         write = functools.partial(_of_slices, stacked, array, (last,), {}, node.operands)

@@ -210,7 +210,7 @@ class _Fusion:
         scan = ScanOp.of_attributes(body.signatures[pack[0]].attributes)
         remark(
             first,
-            f"batched: {group.count} independent loops of {scan.length} iterations are one loop",
+            f"batched {group.count} independent loops of {scan.length} iterations into one loop",
         )
         move_behind(body, dependents_between(body, pack), last)
         pack = _in_order(group, pack)

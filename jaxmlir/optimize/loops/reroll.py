@@ -42,6 +42,7 @@ from jaxmlir.dialect.builder import reached_ops
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
+from jaxmlir.errors import count
 from jaxmlir.optimize.algebra.logsumexps import NEEDED, LogSumExpReader, worthwhile
 from jaxmlir.optimize.cpu.order_in_place_updates import READS, WRITES
 from jaxmlir.optimize.vectorize.batchable import called
@@ -304,9 +305,9 @@ class _RolledBlocks(Group):
         body, packs = self.body, self.packs
         first, last = body.ops[packs[0][0]], body.ops[packs[-1][-1]]
         slices = [c for c in self.inputs if c not in self.carry and not self.is_same(c)]
-        takes = f"{len(self.carry)} carried values and {len(slices)} slices"
+        takes = f"{count(len(self.carry), 'carried value')} and {count(len(slices), 'slice')}"
         blocks = f"{self.count} blocks of {len(packs)} ops"
-        remark(first, f"rolled up: {blocks} are one loop, with {takes}")
+        remark(first, f"rolled {blocks} into one loop with {takes}")
         outs = self.write_scan(self._name, self.carry, self.outputs, last, first.location)
         with ir.InsertionPoint(last), first.location:
             for before, out in zip(self.carry.values(), outs, strict=False):

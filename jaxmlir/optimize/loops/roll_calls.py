@@ -109,7 +109,7 @@ class _CallMapper:
     def write(self, body: FunctionView, calls: list[int]) -> None:
         """Writes one loop in place of calls, at the first of them."""
         first, signature = body.ops[calls[0]], body.signatures[calls[0]]
-        remark(first, f"mapped: {len(calls)} calls that draw random numbers are one loop")
+        remark(first, f"rolled {len(calls)} calls that draw random numbers into one loop")
         group = Group(self.rules, body, [tuple(calls)])
         columns = group.results(group.packs[0])
         name = f"{signature.named['jaxpr'].value}.map"

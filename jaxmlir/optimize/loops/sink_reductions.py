@@ -595,11 +595,13 @@ def _copied(node: OpView) -> int:
 def _report(term: _Summand, loop: Any) -> None:
     if term.leaves:
         node = term.node
-        subject = f"'{node.name}' of {size(term.core.type)} bytes" if node else "the sum"
-        later = "is computed" if term.rows else "is continued"
+        if node:
+            subject = f"'{node.name}' of {size(term.core.type)} bytes is"
+        else:
+            subject = "the sum is" if term.rows else "the linear ops on the sum are"
         place = term.value.owner
         place = loop if isinstance(place, ir.Block) else place
-        remark(place, f"moved out of the loop: {subject} {later} once, after it")
+        remark(place, f"moved out of the loop: {subject} computed once, after it")
 
 
 def _is_addition(node: OpView) -> bool:

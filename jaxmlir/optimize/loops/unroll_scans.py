@@ -29,6 +29,7 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import reached_ops
 from jaxmlir.dialect.ir import body_of, ir
 from jaxmlir.dialect.module import Module
+from jaxmlir.errors import count
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.loops.scan_editor import LOOPS, loops_of
 from jaxmlir.optimize.memory.price import Prices
@@ -95,7 +96,7 @@ class _Unrolling:
         time = self._prices.function(scan.body) * scan.length
         if saved <= PART * time or not self._compile_time.pays(symbol, ops, saved):
             return False
-        remark(op, f"unrolled: {copies} iterations of {body} ops in one")
+        remark(op, f"unrolled by a factor of {copies}: the body has {count(body, 'op')}")
         op.attributes["unroll"] = codec.encode(copies)
         return True
 

@@ -332,7 +332,7 @@ def _write(line: Timeline, late: LateValue, wait: WaitFence) -> None:
     root = line.makers[late.value]
     assert root is not None
     op = line.view.ops[root]
-    remark(op, f"computed late: {late.gain} bytes are not stored")
+    remark(op, f"sunk to its late readers: {late.gain} bytes are not stored")
     values = {v: line.own_value(v) for v in late.leaves}
     with ir.InsertionPoint(line.body.ops[late.users[0]]), op.location:
         tied, _ = wait([values[v] for v in late.tied], late.after, ())

@@ -38,6 +38,7 @@ from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of, shape_of, with_shape
+from jaxmlir.errors import count
 from jaxmlir.optimize.loops.scan_editor import LoopEditor, ScanEditor, can_change, loops_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
@@ -79,7 +80,8 @@ def _drop_of_rows(program: Module) -> bool:
 
 def _drop_of(op: Any, rows: Sequence[int], bodies: LoopEditor) -> None:
     """Removes the unit dimensions from the rows of some xs of a scan."""
-    remark(op, f"goes over rows without dimensions of size 1, arrays: {len(rows)}")
+    arrays = count(len(rows), "array")
+    remark(op, f"removed dimensions of size 1 from {arrays} that the scan slices")
     loop = ScanEditor(bodies, op)
     for item in (loop.xs[i] for i in rows):
         shape = shape_of(item.arg)

@@ -28,6 +28,7 @@ from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.repeated_blocks import RepeatedBlock, op_string_of
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
+from jaxmlir.errors import count
 from jaxmlir.optimize.vectorize.isomorphic import Group
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
@@ -87,8 +88,9 @@ def _outline(rules: Rules, body: FunctionView, min_ops: int, keep_calls: bool) -
             taken[start : start + block.length] = True
         remark(
             text.op(block.starts[0]),
-            f"outlined: {block.length} ops stand at {len(block.starts)} places, where "
-            f"{num_inputs} values go in and {num_outputs} come out; {saved:.0f} ops less",
+            f"outlined {block.length} ops that occur {len(block.starts)} times, with "
+            f"{count(num_inputs, 'input')} and {count(num_outputs, 'output')}: {saved:.0f} ops "
+            "fewer",
         )
         symbols.append(_write(group, keep_calls))
     return symbols

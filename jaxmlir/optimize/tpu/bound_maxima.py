@@ -66,7 +66,7 @@ def _bound(rules: Rules, body: FunctionView, index: int) -> bool:
         (value,) = range(*body.results[users[0]])
     if does_depend(body, value):
         return False
-    remark(maximum.op, "taken of bounded numbers: it is finite without a test")
+    remark(maximum.op, "clamped its operand to finite values: the maximum needs no finiteness test")
     with ir.InsertionPoint(maximum.op), maximum.op.location:
         (bounded,) = rules.emit(_bounded, maximum.operands)
         new = ir.Operation.create(

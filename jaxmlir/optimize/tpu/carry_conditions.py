@@ -92,8 +92,8 @@ def _carry(rules: Rules, bodies: LoopEditor, op: Any) -> bool:
         return False
     remark(
         op,
-        f"{count(len(numbers), 'number')} of the condition, computed in the body and carried, not "
-        f"{count(len(spared), 'array')}",
+        f"carries {count(len(numbers), 'number')} that the condition reads, computed in the body, "
+        f"instead of {count(len(spared), 'array')}",
     )
     test = bodies.copy(loop.cond, cond)
     carried = _with_numbers(bodies, loop, test, cond, numbers)

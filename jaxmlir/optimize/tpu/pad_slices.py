@@ -93,7 +93,7 @@ def _write(rules: Rules, moves: PaddingOps, node: OpView) -> bool:
         return False
     remark(
         node.op,
-        f"without {count(edged.slices, 'slice')}: edges of negative width cut off the same, in the "
+        f"replaced {count(edged.slices, 'slice')} by negative padding, which is fused into the "
         "kernel that reads this",
     )
     with ir.InsertionPoint(node.op), node.op.location:
@@ -176,7 +176,7 @@ def _store(function: func.FuncOp) -> int:
     stored = _Steps(function).read_later()
     for step in stored:
         op = step.owner
-        remark(op, "stored, as it is padded: later kernels read it, they do not compute it")
+        remark(op, "stored because later kernels would recompute it with its pads")
         with ir.InsertionPoint.after(op), op.location:
             (fenced,) = barrier([step])
         step.replace_all_uses_except(fenced, fenced.owner.operation)

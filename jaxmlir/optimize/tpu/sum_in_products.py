@@ -117,7 +117,7 @@ def _write(rules: Rules, places: dict[ir.Value, int], node: OpView) -> bool:
         later = _later(v, places, places[total])
         if later is None:
             continue
-        remark(node.op, "summed up in the product of what is divided by it, as one more column")
+        remark(node.op, "computed by the product that this sum normalizes, as one more column")
         for op in later:
             op.operation.move_before(node.op.operation)
             for result in op.results:
@@ -142,7 +142,7 @@ def _write_rows(rules: Rules, node: OpView) -> bool:
     large = 2 * costs.launch < costs.stored(size(g.type)) and size(g.type) * _HELD <= costs.cached
     if not large or (len(g.type.shape) == 2 and _is_computed_again(g)):
         return False
-    remark(node.op, "rows summed up by a product with ones, as other products read them")
+    remark(node.op, "replaced by a matrix product with ones, because other products read the rows")
     with ir.InsertionPoint(node.op), node.op.location:
         (value,) = rules.emit(_RowSum(len(axes), costs.sublanes), [g])
         total.replace_all_uses_with(converted(value, total.type))

@@ -309,7 +309,7 @@ def _raised(rules: Rules, last: OpView) -> ir.Value | None:
         window = window_of(product, taps, rules.program.target.costs.sublanes)
         if window is None or any(tap.term in places for tap in taps):
             continue
-        remark(last.op, f"{len(taps)} products with slices of an array are a convolution")
+        remark(last.op, f"replaced {len(taps)} products with slices of an array by a convolution")
         kernel = kernel_of(rules, window, sorted(taps, key=lambda tap: tap.start))
         (convolution,) = rules.emit(window, [array, kernel])
         members = {tap.term for tap in taps}

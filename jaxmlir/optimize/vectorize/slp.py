@@ -39,6 +39,7 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of, type_of
+from jaxmlir.errors import count
 from jaxmlir.optimize.loops.known import KnownIntegers
 from jaxmlir.optimize.vectorize.batchable import Batchable
 from jaxmlir.optimize.vectorize.isomorphic import BatchGroups, Column, Group, GroupSearch
@@ -529,8 +530,8 @@ class SlpTree(Group):
         """Writes the batch before the sink, and makes the sink use it."""
         body, seed, rules = self.body, self.seed, self.rules
         sink = body.ops[seed.sink].operation
-        lanes = f"{self.count} lanes of {len(self.packs)} ops are one"
-        remark(sink, f"packed: {lanes}, of which {len(self.inputs)} values go in")
+        lanes = f"{self.count} lanes of {len(self.packs)} ops"
+        remark(sink, f"packed {lanes} into one batch with {count(len(self.inputs), 'input')}")
         results = list(dict.fromkeys([seed.values, *self.outputs]))
         name, location = f"{body.function.name.value}.lane", body.ops[self.packs[-1][0]].location
         batch = self.write_batch(name, results, sink, location)

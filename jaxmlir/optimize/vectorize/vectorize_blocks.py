@@ -36,6 +36,7 @@ from jaxmlir.analysis.op_counts import ADDITIONS, is_plain_array
 from jaxmlir.analysis.repeated_blocks import OpString, RepeatedBlock, op_string_of
 from jaxmlir.dialect.builder import erase
 from jaxmlir.dialect.ir import ir
+from jaxmlir.errors import count
 from jaxmlir.optimize.vectorize.batchable import Batchable
 from jaxmlir.optimize.vectorize.isomorphic import (
     BatchGroups,
@@ -179,8 +180,8 @@ class BlockBatch(Group):
         first, last = body.ops[packs[0][0]], body.ops[packs[-1][-1]].operation
         remark(
             first,
-            f"batched: {self.count} independent blocks of {len(packs)} ops are one, of which "
-            f"{len(self.inputs)} values go in and {len(self.outputs)} come out",
+            f"batched {self.count} independent blocks of {len(packs)} ops into one, with "
+            f"{count(len(self.inputs), 'input')} and {count(len(self.outputs), 'output')}",
         )
         move_behind(body, self.behind, last)
         name = f"{body.function.name.value}.block"

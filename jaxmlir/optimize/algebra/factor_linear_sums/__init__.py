@@ -39,6 +39,7 @@ from jaxmlir.analysis.op_counts import is_narrow
 from jaxmlir.dialect.builder import drop_dead_ops
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
+from jaxmlir.errors import count
 from jaxmlir.optimize.algebra.factor_linear_sums.region import (
     AmbiguousDimension,
     CotangentWalk,
@@ -242,8 +243,8 @@ def _write(
         products = sum([e.contracts for e in change.gone])
         remark(
             reading.body.ops[reading.ops[change.root]],
-            f"sum of a linear function by its transpose, without {len(change.gone)} ops "
-            f"(matrix products: {products}): {change.after / 1000:.3g} us instead of "
-            f"{change.before / 1000:.3g} us",
+            "computed the sum of a linear function by its transpose, which removes "
+            f"{count(len(change.gone), 'op')} (matrix products: {products}): "
+            f"{change.after / 1000:.3g} us instead of {change.before / 1000:.3g} us",
         )
     writing.write(rules, reading, change.root, change.recipe, change.inputs, new)

@@ -238,7 +238,7 @@ def _distributed(function: FunctionProducts, min_gain: float) -> list[_ProductRe
                 expr not in best or after < best[expr][0]
             ):
                 said = (
-                    f"product with a sum of {len(terms)} terms as a sum of products: {plan.cost} "
+                    f"distributed a product over a sum of {len(terms)} terms: {plan.cost} "
                     f"instead of {plan.before}"
                 )
                 best[expr] = after, _ProductRewrite(expr, said, plan.tensor)

@@ -387,8 +387,7 @@ class LoopBatcher:
             return False
         remark(
             op,
-            f"its {scan.length} iterations are independent: {batch} at a time, "
-            f"of {taken} bytes each",
+            f"batched {scan.length} independent iterations: {batch} at a time, {taken} bytes each",
         )
         self._write(op, scan, batch)
         return True

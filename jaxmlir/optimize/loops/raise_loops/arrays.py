@@ -194,7 +194,7 @@ class ArrayRaiser:
                 later = True
                 continue
             slab = self._slab(item.operand, frame, numbers)
-            remark(access.op, "read by the loop's counter: a slice of the scan")
+            remark(access.op, "indexed by the loop's counter: replaced by a slice of the scan")
             self._put(access, slab, frame)
             self.count += 1
             return
@@ -274,7 +274,7 @@ class ArrayRaiser:
             if plan is not None:
                 remark(
                     chain.writes[-1].op,
-                    "written by the loop's counter: a stacked result of the scan, of "
+                    "indexed by the loop's counter: replaced by a stacked result of the scan, of "
                     f"{self.length} slabs of {list(plan.frame.slab)}",
                 )
                 self._raise_carried(item, chain, plan)

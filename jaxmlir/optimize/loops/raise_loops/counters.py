@@ -223,7 +223,7 @@ def while_to_scan(rules: Rules, op: Any, known: KnownIntegers) -> Any | None:
     length = _trip_count(rules, loop, of_cond, init, known)
     if length is None:
         return None
-    remark(op, f"runs {length} times: a scan")
+    remark(op, f"replaced by a scan: the loop runs {length} times")
     scan = ScanOp(loop.body, len(of_body), len(init), length, False, loop.other)
     with ir.InsertionPoint(op), op.location:
         results = scan.write(rules, [*of_body, *init])

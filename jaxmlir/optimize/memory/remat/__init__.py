@@ -219,8 +219,8 @@ class _LoopRemat:
             length = pair.first.scan.length
             remark(
                 pair.first.op,
-                f"{count} segments of {length // count} iterations: each is run again when its "
-                f"derivative is taken, from {start.size:,.0f} bytes stored at its start",
+                f"split into {count} segments of {length // count} iterations: the derivative runs "
+                f"each again, from {start.size:,.0f} bytes stored at its start",
             )
         parts = loops_in_segments(self.rules, pair, count)
         return [self._stored(part, self.depth - 1) for part in parts][0]
@@ -323,6 +323,6 @@ def _explanation(pair: LoopPair, choice: StorageChoice) -> str:
     return (
         f"stores {in_units(choice.size * length)} for {count(length, 'iteration')} instead of "
         f"{in_units(pair.stored)}: "
-        f"of each {count(len(choice.stored), 'value')}, not {len(pair.links)}, at the price of "
-        f"computing {count(len(choice.again), 'op')} again, about {choice.price:,.0f} ns"
+        f"{count(len(choice.stored), 'value')}, not {len(pair.links)}, per iteration; an iteration "
+        f"recomputes {count(len(choice.again), 'op')}, about {choice.price:,.0f} ns"
     )

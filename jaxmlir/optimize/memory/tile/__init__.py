@@ -449,7 +449,7 @@ def _explain(plan: TilePlan) -> None:
         time = plan.only(number).time / 1e6
         remark(
             schedule.body.ops[ops[0]],
-            f"{tiles.rows} rows, {tiles.size} at a time: {len(ops)} ops whose values take "
-            f"{estimated.peak:,} bytes take {estimated.peak * tiles.size // tiles.rows:,}, by an "
-            f"estimate {abs(time):,.2f} ms {'faster' if time > 0 else 'slower'}",
+            f"tiled {tiles.rows} rows, {tiles.size} at a time: the values of {len(ops)} ops take "
+            f"{estimated.peak * tiles.size // tiles.rows:,} bytes instead of {estimated.peak:,}, "
+            f"estimated {abs(time):,.2f} ms {'faster' if time > 0 else 'slower'}",
         )
