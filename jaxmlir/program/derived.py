@@ -104,7 +104,7 @@ def derived_once(method: Method) -> Method:
     switches = [p.name for p in parameters if isinstance(p.default, bool)]
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
 
-    # One pause for all: between two, a collection would look at all that was made in the first.
+    # One pause for everything: between two pauses, a collection would visit all new objects.
     @collector_paused
     @as_given()
     @functools.wraps(method)

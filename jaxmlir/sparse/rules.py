@@ -164,7 +164,7 @@ def _select(leaf: LeafOp) -> Sets | None:
     which, *cases = leaf.operands
     if which.known is None:
         return None
-    # What is out of range is the first or the last.
+    # An index out of range selects the first or the last case.
     chosen = np.asarray(which.known()).astype(int).clip(0, len(cases) - 1)
     chosen = np.broadcast_to(chosen, leaf.shapes[0])
     sets: Rows | None = None

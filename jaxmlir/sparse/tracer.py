@@ -223,7 +223,7 @@ class Tracer(Interpreter):
     def _scan_as_relation(
         self, node: Node, consts: list[Value], carry: list[Value], arrays: list[Value]
     ) -> list[Value]:
-        """A scan, of which an iteration is a relation."""
+        """Interprets a scan by the relation of one iteration."""
         columns, length = self.columns, node.get("length")
         slices = []
         for x in arrays:

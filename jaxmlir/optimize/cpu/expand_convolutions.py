@@ -147,7 +147,7 @@ class _Axis(NamedTuple):
         return (whole - (taps - 1) * self.spread - 1) // self.stride + 1
 
     def keeps(self, size: int) -> bool:
-        """Whether negative padding leaves any of so many elements."""
+        """Whether negative padding leaves any of ``size`` elements."""
         first = -(-max(-self.low, 0) // self.dilation) * self.dilation
         return first <= (size - 1) * self.dilation + min(self.high, 0)
 

@@ -50,7 +50,7 @@ _Shared = tuple[int, ir.Type]
 def summed_apart(
     symbols: Iterable[str], bodies: Callable[[str], FunctionView]
 ) -> dict[str, list[FencedValue]]:
-    """What is to be stored before it is summed, by function."""
+    """The values to store before they are summed, by function."""
     return {symbol: _summed_apart(bodies(symbol)) for symbol in symbols}
 
 

@@ -267,7 +267,7 @@ def _of_parts(x: Any, *, roll: Roll) -> list[Any]:
     return [functools.reduce(lax.add, parts)]
 
 
-# -- The shifted arrays of a function, and those that are better slices of one with a margin --
+# -- The shifted arrays of a function, and which of them become slices of an array with a margin --
 
 
 class Shift(NamedTuple):

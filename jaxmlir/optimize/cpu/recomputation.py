@@ -495,10 +495,10 @@ def _spread(
 
 
 def _read_again(name: str, operands: Sequence[int]) -> Sequence[int]:
-    """The operands of an op of which it may read each element several times."""
+    """The operands whose elements an op may read several times each."""
     if name == "jaxpr.gather":
         return operands[:1]
-    # XLA takes one array beside itself for an array that is spread.
+    # XLA treats the concatenation of an array with itself like a broadcast.
     is_repeated = name in _JOINS and len(operands) > len(set(operands)) == 1
     is_spreading = is_repeated or name in FUSED or name == "jaxpr.broadcast_in_dim"
     return operands if is_spreading else ()
