@@ -133,7 +133,7 @@ def _maker(kind: str, make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def encode_function(value: Any, writer: Writer) -> ir.Attribute:
-    """A function that JAX made of data; any other is a handle."""
+    """Encodes a function that JAX made from data; any other function becomes a handle."""
     for kind, encode_made in _FUNCTIONS.items():
         if _compat.is_made_by(value, *_compat.FUNCTION_MAKERS[kind]):
             return encode_made(value, writer)
@@ -242,7 +242,8 @@ def _single_device_sharding(device: Any, memory_kind: Any) -> Any:
 
 
 def _effect(value: Any, writer: Writer) -> ir.Attribute:
-    """Effects on an operand carry its index here; the importer has put it in place of the var."""
+    """Encodes an effect.  An effect on an operand holds the operand's index, which the importer has
+    put in place of the variable."""
     name: str | None = type(value).__name__
     if _compat.resolve(_compat.EFFECT_CLASSES.get(name, "jaxmlir"), name) is not type(value):
         name = records.tag_of(type(value))

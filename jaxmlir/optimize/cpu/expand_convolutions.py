@@ -384,7 +384,7 @@ def _by_phase(convolved: Any, x: Any, k: Any, axes: Sequence[_Axis], groups: int
 
 
 def _by_slice(convolved: Any, x: Any, k: Any, axes: Sequence[_Axis], groups: int) -> Any:
-    """Convolutions without one dimension, which comes first in the code below."""
+    """A sum of convolutions without one dimension, or one for each place along it."""
     counts = _counts(x, k, axes)
     least = _least(k, axes, counts)
     axis, others = axes[least], [a for i, a in enumerate(axes) if i != least]

@@ -90,7 +90,7 @@ kind_of = functools.cache(OpKind)
 
 @functools.cache
 def described(type_: ir.Type) -> tuple[tuple[int, ...], Any]:
-    """Shape and dtype; a scalar shape and ``None`` unless it is an array of numbers on one
+    """Shape and dtype; ``()`` and ``None`` unless it is a nonempty array of numbers on one
     device."""
     if not is_plain_array(type_) or is_key(aval := aval_of(type_)) or not aval.size:
         return (), None
