@@ -341,7 +341,7 @@ def _out_of_range(why: str, *bounds: tuple[str, int, int, int]) -> str:
     """The error of the first attribute that is out of its bounds; empty if none is.
 
     Args:
-      bounds: of each attribute its name, its value, and the least and the largest one.
+      bounds: for each attribute its name, its value, and the least and the largest one.
     """
     for name, value, least, most in bounds:
         if not least <= value <= most:

@@ -219,12 +219,12 @@ class Verifier:
     def check_signature(
         self, op: Any, name: str, key: Signature, check_vma: bool
     ) -> list[tuple[str, bool]] | None:
-        """What :meth:`check` gives for an op whose signature is not known to be valid; it is then,
-        for later programs too, if it means the same in them."""
+        """The result of :meth:`check` for an op whose signature is not known to be valid.  A valid
+        signature is remembered, for later programs too if it means the same in them."""
         valid = _valid[self.configuration, check_vma]
         checked: Any = key
         if not key.is_portable:
-            # What is in the side table, each program says itself.
+            # Programs have side tables of their own, so constants in these are checked each time.
             checked = None if name == _CONSTANT else self.with_functions(key)
         if checked in valid:
             return self.symbols(op)[0]

@@ -56,7 +56,7 @@ class LogSumExp(NamedTuple):
     """The logarithm of the sum of the exponentials of a sum of terms; hashable.
 
     Attributes:
-      shape: of the sum of the terms.
+      shape: the shape of the sum of the terms.
       axes: the axes over which the exponentials are summed.
       guarded: whether an infinite maximum is not subtracted.
       outer: the terms that are constant along ``axes``, and not loop-invariant.

@@ -43,7 +43,7 @@ MAX_WAY = 32
 # Ops that are not computed again: XLA stores their results for the users.
 _LONG = with_trait(Trait.TRANSCENDENTAL) | SLOW.keys()
 
-# A value that is stored for a sum, and the type in which it is stored: a larger one if broadcast.
+# A value that is stored for a sum, and the type that it is stored with: larger if it is broadcast.
 _Shared = tuple[int, ir.Type]
 
 

@@ -398,7 +398,7 @@ class Algebra:
         Args:
           dims: the labels of the parts of each dimension, in row-major order.
           result: the labels of the parts of each dimension of the result.
-          sizes: of these labels, a mapping or a sequence.
+          sizes: the sizes of these labels, a mapping or a sequence.
         """
         at: dict[int, int] = {}
         for label in itertools.chain(*dims, *result):

@@ -38,8 +38,8 @@ class OpKind:
     Attributes:
       is_plain: whether they can be read: operands and the single result are arrays of numbers on
         one device.
-      shapes: of the operands.
-      shape, dtype: of the result.
+      shapes: the shapes of the operands.
+      shape, dtype: the shape and dtype of the result.
     """
 
     def __init__(self, signature: Signature):
@@ -126,7 +126,7 @@ class Wiring(NamedTuple):
     Attributes:
       operands: the labels of each operand's dimensions.
       result: the labels of the result's dimensions; a single label is the number of its dimension.
-      sizes: of the labels.
+      sizes: the sizes of the labels.
     """
 
     operands: tuple[Dims, ...]

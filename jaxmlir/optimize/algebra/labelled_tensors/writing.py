@@ -420,7 +420,7 @@ class LabelledArray(NamedTuple):
         """The array transposed and broadcast to some labels, which include all of its own.
 
         Args:
-          sizes: of the labels.
+          sizes: the sizes of the labels.
         """
         at = [labels.index(k) for k in self.labels]
         dims, array = sorted(at), self.array

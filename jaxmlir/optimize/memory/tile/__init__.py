@@ -202,7 +202,7 @@ class TilePlan(NamedTuple):
 
     Attributes:
       estimates: the estimates of the stages that have a loop, by number.
-      costs: of the target.
+      costs: the costs of the target.
     """
 
     schedule: Schedule
