@@ -170,7 +170,7 @@ _SAME = FUSIBLE | {"jaxpr.constant"}
 _RESHAPES = with_trait(Trait.RESHAPE) | {"jaxpr.broadcast_in_dim"}
 _ABS = frozenset({"jaxpr.abs"})
 
-# Sums are flattened into at most so many terms.
+# Sums are flattened into at most this many terms.
 MAX_TERMS = 16
 
 # The functions applied to a value to give a term, each with the values of further operands.

@@ -527,7 +527,7 @@ class _LoopSystems:
         """Whether it pays to invert loop-invariant matrices of a shape.
 
         Args:
-          iterations: the number of iterations of the loop; 0 if the matrices are not loop-invariant.
+          iterations: the trip count of the loop; 0 if the matrices are not loop-invariant.
           size: the number of elements of the right-hand sides in each iteration.
         """
         if not iterations or len(shape) < 2 or not math.prod(shape) or shape[-1] != shape[-2]:
