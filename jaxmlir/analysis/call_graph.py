@@ -226,8 +226,8 @@ class _Signatures(dict[str, CallSignature]):
         with context():
             function = program._function(symbol)
             listed = liveness_of(program).listed_effects(symbol)
-            # Constants may be references of this process.  A custom rule writes to them, and no
-            # effect has to say so.
+            # Constants may be references of this process.  A custom rule may write to them without
+            # listing an effect.
             closes_over_refs = any(isinstance(b.value, core.Ref) for b in program._handles.values())
             try:
                 signature = _signature(function, listed, closes_over_refs)

@@ -240,7 +240,7 @@ def leaf_cost(node: OpView, name: str) -> tuple[Cost, bool]:
     """The cost of an op that calls no function, and whether its arithmetic is counted.
 
     Args:
-      name: of its primitive.
+      name: the name of its primitive.
     """
     operands = [aval_of(v.type) for v in node.op.operands]
     results = [aval_of(v.type) for v in node.op.results]

@@ -300,10 +300,10 @@ class FunctionView:
     def backward_slice(
         self, values: Iterable[int], is_there: Callable[[int], bool] = lambda value: False
     ) -> tuple[list[int], KeysView[int]]:
-        """The ops that some values are computed by, in order, and the values that these begin with.
+        """The ops that compute some values, in order, and the leaves that these start from.
 
         Args:
-          is_there: whether a value, of an op, need not be computed; arguments need not.
+          is_there: whether the result of an op is available, and so a leaf; arguments always are.
         """
         makers, ops, leaves = self.makers, set[int](), dict[int, None]()
         pending = [*values]
@@ -352,11 +352,11 @@ class FunctionView:
         return self.signatures[index].create(operands, self.ops[index].location)
 
     def copy_ops(self, indices: Iterable[int], values: dict[int, ir.Value]) -> None:
-        """Some ops again, in order, at the current insertion point.
+        """Copies some ops, in order, at the current insertion point.
 
         Args:
-          values: what stands for the values that they read; results that it does not have are
-            added.
+          values: the values that the copies read, by number in the function; results of copies are
+            added if their numbers are absent.
         """
         for index in indices:
             outs = self.copy(index, [values[v] for v in self.operands[index]])
@@ -364,7 +364,7 @@ class FunctionView:
                 values.setdefault(number, out)
 
     def replace_reads(self, values: Container[int], readers: Iterable[int], new: ir.Value) -> None:
-        """Has some ops read another value where they read one of some values."""
+        """Makes ``readers`` read ``new`` in place of each of ``values``."""
         for index in readers:
             operands = self.ops[index].operation.operands
             for k, value in enumerate(self.operands[index][: len(operands)]):

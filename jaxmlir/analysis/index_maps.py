@@ -80,13 +80,13 @@ class IndexingMaps:
 
 
 class MappedOp(NamedTuple):
-    """An op as its map is made: shapes, and attributes as Python values.
+    """The facts that determine an op's maps: shapes, and attributes as Python values.
 
     Attributes:
-      name: in the op table.
-      get: gives an attribute, or, where there is none of the name, a second argument or ``None``.
-      operands, results: their shapes.
-      dtype: of its first result.
+      name: the op's name in the op table.
+      get: returns an attribute by name, or a second argument, by default ``None``, if it is absent.
+      operands, results: the shapes of the operands and results.
+      dtype: the dtype of the first result.
     """
 
     name: str
@@ -110,7 +110,7 @@ class MappedOp(NamedTuple):
 
 @functools.cache
 def maps_of(signature: Signature) -> IndexingMaps | None:
-    """The indexing maps of ops of a signature; ``None`` of those that are not divided."""
+    """The indexing maps of ops with a signature; ``None`` for ops that are not divided."""
     if not _ASKED.isdisjoint(signature.named):
         return None
     if not all(map(is_plain_array, signature.types)):
@@ -122,15 +122,15 @@ _ASKED = ASKED | {"jaxpr.effects"}
 
 
 def symbolic_maps_of(signature: Signature) -> IndexingMaps | None:
-    """What :func:`maps_of` gives, also of ops on arrays of symbolic sizes or on several devices,
-    which are not divided: it says which elements they read."""
+    """The maps of :func:`maps_of`, and of ops on arrays of symbolic sizes or on several devices.
+    Such ops are not divided, but their maps show which elements they read."""
     if signature.name.removeprefix("jaxpr.") not in _OPS:
         return None
     return maps_of_op(MappedOp.of(signature))
 
 
 def maps_of_op(op: MappedOp) -> IndexingMaps | None:
-    """The indexing maps of an op, wherever its arrays are; ``None`` if it is none of the table."""
+    """The indexing maps of an op; ``None`` if the table lacks it or one of its arrays is empty."""
     if op.name not in _OPS or 0 in {math.prod(shape) for shape in (*op.operands, *op.results)}:
         return None
     return _OPS[op.name](op)

@@ -32,7 +32,7 @@ def _but_constants(function: func.FuncOp, names: list[str]) -> bytes:
 
 
 CalleeRule = Callable[[Any, str, dict[str, func.FuncOp]], str | None]
-"""The function that an op of a name calls, if it is to be inlined, among those of a program."""
+"""The callee to inline, given an op, its name and the program's functions; ``None`` for none."""
 
 
 class AnalysisManager:
@@ -82,17 +82,17 @@ class AnalysisManager:
         return body
 
     def put_in(self, symbol: str, ops: Iterable[InsertedOp]) -> None:
-        """Notes the ops that were put into a function, in the order in which they stand: it need
-        not be read again."""
+        """Updates the view of a function by ops that were inserted, given in program order: the
+        function need not be read again."""
         self._bodies[symbol] = self.body(self._functions[symbol]).with_put_in(ops)
         self._inlined.clear()
 
     def inlined(self, function: func.FuncOp, rule: CalleeRule = callee_of) -> FunctionView:
-        """A function as it would be read with calls inlined, of which nothing is written yet.
+        """A view of a function as if calls were inlined; the function itself does not change.
 
         Args:
-          rule: the function that an op calls and that is to stand in its place; by default as
-            :func:`jaxmlir.rewriting.inline.inlined` has it.
+          rule: chooses the callees to inline; by default as for
+            :func:`jaxmlir.rewriting.inline.inlined`.
         """
         body = self._with_calls_inlined(function.name.value, rule)
         assert body is not None

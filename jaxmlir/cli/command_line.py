@@ -154,7 +154,7 @@ def parse_arguments(argv: Sequence[str], flags: Iterable[Flag]) -> CommandLine:
     """Sorts a command line into flags, positional words and unknown flags.
 
     Raises:
-      UsageError: a value is missing, superfluous, given twice, or none of those that there are.
+      UsageError: a value is missing, superfluous, given twice, or not one of the choices.
     """
     table = {flag.name: flag for flag in flags}
     arguments = CommandLine()
@@ -262,11 +262,11 @@ complete -o filenames -F _{function} {tool}
 def request(
     tool: str, argv: Sequence[str], flags: Sequence[Flag], help_: Callable[[], str]
 ) -> CommandLine | None:
-    """What is asked of a tool without other flags than these; ``None`` if that was its help or the
-    like, which is printed.
+    """The command line of a tool that has only these flags; ``None`` if it asked for the help or
+    the like, which is printed.
 
     Raises:
-      UsageError: a flag is unknown, or used otherwise than it can be.
+      UsageError: a flag is unknown, or is used wrongly.
     """
     arguments = parse_arguments(argv, flags)
     for name, _ in arguments.unknown:
@@ -319,7 +319,7 @@ def run_tool(
         if not isinstance(e, BrokenPipeError):
             print(f"{tool}: {e.strerror or e}", file=sys.stderr)
     except JaxmlirError as e:
-        # Diagnostics, and errors in the text of a pipeline, say what they are about.
+        # Diagnostics, and errors in the text of a pipeline, begin with a location.
         located = isinstance(e, DiagnosticError) or str(e).startswith("<")
         print(e if located else f"{tool}: {e}", file=sys.stderr)
     except KeyboardInterrupt:

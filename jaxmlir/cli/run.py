@@ -327,7 +327,7 @@ class _EntryArguments:
     def __init__(self, entry: str, avals: Sequence[Any], names: Sequence[str]):
         """
         Args:
-          names: of the arguments, in the form of :func:`_key`; ``""`` for those without.
+          names: the names of the arguments, in the form of :func:`_key`; ``""`` for those without.
         """
         self.entry = entry
         self.avals = avals

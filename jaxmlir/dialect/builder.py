@@ -34,8 +34,8 @@ def symbols_in(op: Any, name: str) -> tuple[str, ...]:
 
 
 def overwrites(op: Any) -> bool:
-    """Whether a ``jaxpr.scatter`` writes its updates as they are; that of ``x.at[i].apply(f)``
-    writes ``f`` of the current elements instead."""
+    """Whether a ``jaxpr.scatter`` writes its updates as they are; the scatter of
+    ``x.at[i].apply(f)`` writes ``f`` of the current elements instead."""
     return "update_jaxpr" not in op.attributes
 
 
@@ -122,11 +122,11 @@ def rename_call(
     own: Mapping[str, ir.Attribute] = {},
     operands: Sequence[ir.Value] | None = None,
 ) -> None:
-    """Makes an op one of another name that calls a function.
+    """Replaces an op that calls a function by an op of another name that calls it.
 
     Args:
-      own: the attributes that it has and the op has not.
-      operands: by default those of the op.
+      own: the attributes that only the new op has.
+      operands: the operands of the new op; by default those of the old one.
     """
     shared = ("call_jaxpr", "jaxpr.effects", "jaxpr.ctx")
     attributes = {key: op.attributes[key] for key in shared if key in op.attributes} | dict(own)

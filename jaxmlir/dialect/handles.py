@@ -98,7 +98,7 @@ class Constants(UserDict[str, Any]):
     """Arrays by the name that ``jaxpr.constant`` ops give them."""
 
     def __init__(self, values: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()):
-        # A copy has no need to look at them.
+        # Copying does not read the arrays.
         self.data: dict[str, Any] = dict(values.data if isinstance(values, Constants) else values)
 
     def __getitem__(self, name: str) -> Any:
@@ -116,5 +116,5 @@ class Constants(UserDict[str, Any]):
         return f"Constants({', '.join(self)})"
 
     def unread(self, name: str) -> Any:
-        """The array, or what stands for one that nobody has looked at; ``None`` without either."""
+        """The array, its :class:`UnreadArray` if it is unread, or ``None`` if it is absent."""
         return self.data.get(name)

@@ -123,8 +123,8 @@ def parse_module(
     """Parses MLIR text (or bytecode that our own writer made) without verifying the dialect.
 
     Args:
-      is_shallow: it is known that brackets are not nested deep.
-      from_file: the text is what is in that file, which its locations then name.
+      is_shallow: brackets are known not to be nested deep, so this is not checked.
+      from_file: the text is the content of the file ``filename``, which locations then name.
 
     Raises:
       ParseError: with MLIR's diagnostics, located in ``filename``.
@@ -353,7 +353,7 @@ def functions(module: ir.Module) -> dict[str, func.FuncOp]:
 
 
 def dialect_ops(module: ir.Module) -> Iterator[ir.OpView]:
-    """The ops in the functions of a module that are of no dialect with Python classes: ours."""
+    """The ops of our dialect in a module's functions: those without a Python class."""
     for function in functions(module).values():
         for block in function.body:
             for op in block.operations:

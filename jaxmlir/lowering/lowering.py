@@ -471,7 +471,7 @@ class _Lowering:
             )
 
     def location(self, op: Any) -> ir.Location:
-        """The op's location in JAX's context, within that of the calling equation."""
+        """The op's location in JAX's context, within the location of the calling equation."""
         location = op.location
         key = location.attr
         translated = self.locations.get(key)
@@ -510,7 +510,7 @@ class _Lowering:
         return frames.attr == self.home
 
     def within(self, traceback: Any | None) -> Any:
-        """A traceback followed by that of the calling equation."""
+        """A traceback followed by the traceback of the calling equation."""
         return self.traceback if traceback is None else traceback + self.traceback
 
 

@@ -18,7 +18,8 @@ from jaxmlir.dialect.types import constraints_of, is_narrowed, widths_of
 from jaxmlir.errors import ArgumentError, count
 from jaxmlir.program import specialize as specialization
 
-# Two pytrees are shown in full up to so many characters; otherwise so many differences are named.
+# Messages show two pytrees in full up to this number of characters, and otherwise name at most this
+# number of differences.
 MAX_TREE_TEXT = 300
 MAX_DIFFERENCES = 5
 

@@ -104,7 +104,7 @@ def derived_once(method: Method) -> Method:
     switches = [p.name for p in parameters if isinstance(p.default, bool)]
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
 
-    # One pause for all: between two, a collection would look at all that was made in the first.
+    # One pause for everything: between two pauses, a collection would visit all new objects.
     @collector_paused
     @as_given()
     @functools.wraps(method)
@@ -145,7 +145,7 @@ def derived_once(method: Method) -> Method:
 
 
 def _derive(method: Callable[..., Any], program: Any, options: Mapping[str, Any]) -> Any:
-    """What a method gives of a program, if need be of the one that is read with its rules."""
+    """The result of a method for a program; if that fails, for the program derived with rules."""
     try:
         return method(program, **options)
     except TransformError:
@@ -160,7 +160,7 @@ def _derive(method: Callable[..., Any], program: Any, options: Mapping[str, Any]
 def _keep_target(
     program: Any, programs: Sequence[Any], bound: Mapping[str, Any], method: Callable[..., Any]
 ) -> None:
-    """Gives results the program's target or, if the program has a recipe, that with this step."""
+    """Gives results the program's target or, if it has a recipe, the recipe with this step."""
     if bound.get("target") is not None:
         return
     if program.recipe is None:

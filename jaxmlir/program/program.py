@@ -77,7 +77,8 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         when_lowered""".split()
     )
 
-    # Not in the state: JAX keeps it as long as the function that these hold; it must not hold that.
+    # Not in the state: JAX keeps the state alive as long as the function `_jitted` lives, so the
+    # state must not keep that function alive.
     __slots__ = ("_callees", "_jitted", "derived")
 
     when_lowered: Pipeline | None = None
@@ -247,9 +248,9 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
     ) -> Program:
         """The program after the passes of an optimization level; see ``jaxmlir.passes.LEVELS``.
 
-        Custom rules that are not traced yet stay untraced; if somebody looks at the result, it is
-        made again from the program with its rules.  When the result is differentiated, it is taken
-        without the passes of ``jaxmlir.passes.STORAGE``.
+        Custom rules that are not traced yet stay untraced; when the result's module is first looked
+        at, the program is optimized again with its rules.  Derivatives of the result are taken of
+        its form without the passes of ``jaxmlir.passes.STORAGE``.
 
         Args:
           level: 0 does nothing; 1 is cheap and changes no bit of a result.

@@ -50,7 +50,7 @@ _LONG = 2e-3
 _HOPELESS = 1.5
 """A candidate that is slower by this factor is dropped after two rounds."""
 _MUCH_MEMORY = 1 << 20
-"""From so many bytes of temporaries on, a form that needs half of them may be faster."""
+"""From this many bytes of temporaries on, a form that needs half of them may be faster."""
 
 
 class Choice(NamedTuple):

@@ -195,7 +195,7 @@ class ModuleRaiser:
         """Writes the public function of an exported one, similarly to :meth:`function`.
 
         Args:
-          types: of its arguments; random keys are keys here, and words in the source.
+          types: the types of its arguments; random keys are keys here, and words in the source.
           result_types: of its results, likewise.
           taken: the arguments that the source function takes after those in ``numbers``.
           numbers: constants for the first arguments of the source function.
@@ -292,7 +292,7 @@ class ModuleRaiser:
           constant: the block arguments that come next, before the others.
           returned: the results that the function has, in order; all if ``None``.
           unused: the block arguments that the function does not have.
-          types: of block arguments whose sizes are not numbers.
+          types: the types of block arguments whose sizes are not numbers.
         """
         symbol = self.importer.unique_name(hint)
         block_args = list(block.arguments)
@@ -348,7 +348,7 @@ class ModuleRaiser:
 
         Args:
           arguments: what the function takes, of values that the block uses.
-          types: of arguments whose sizes are not numbers.
+          types: the types of arguments whose sizes are not numbers.
           returned, others: of the :class:`BodyWriter`.
         """
         inputs = [types.get(v) or raised_type(v.type) for v in arguments]
@@ -380,7 +380,7 @@ class BodyWriter:
       returned: the results that the function has, in order; all if ``None``.
       passed_on: source ops that are not written, as an earlier rule has decided, with the source
         value that replaces their result.
-      location: of the op that is being written.
+      location: the location of the op that is being written.
       sizes: the numbers and symbolic dimensions that values of the dialect are known to be.
     """
 

@@ -153,13 +153,13 @@ _GREEDY_TOO = 100_000
 _SUBSTITUTED = 200_000
 """Symmetric patterns with more elements get a star colouring only."""
 _TERMS = 8
-"""An element is a sum of at most so many terms, on average."""
+"""An element is a sum of at most this many terms, on average."""
 _LONGEST_ROW = 32
 _FAR = 4
 """A pattern is no stencil if its rows have more different distances between columns than this
 times the square of the longest row."""
 _TRIED = 4_000_000
-"""At most so many remainders are computed to find a lattice with a given number of colours."""
+"""At most this many remainders are computed to find a lattice with a given number of colours."""
 
 
 def _bound(pattern: Matrix) -> int:

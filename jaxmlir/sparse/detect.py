@@ -86,7 +86,7 @@ def _copy(program: Module) -> Module:
 
 
 def _put_in_order(gradient: Any, active: Sequence[bool], argnums: Sequence[int]) -> None:
-    """Changes the order of a gradient's results from that of the arguments to ``argnums``."""
+    """Changes the order of a gradient's results from the arguments' order to ``argnums``."""
     by_argument = dict(zip((i for i, a in enumerate(active) if a), returned(gradient), strict=True))
     set_results(gradient, [by_argument[i] for i in argnums])
 

@@ -21,7 +21,7 @@ from jaxmlir.sparse.rules import Value
 
 _STEEP, _FAR = 64, 2**24
 _MOST = 128
-"""A formula is an array of at most so many elements."""
+"""A formula is an array of at most this many elements."""
 
 
 class SymbolicArray(NamedTuple):

@@ -24,7 +24,7 @@ Rows = sparse.csr_matrix
 """The sets of a value's elements, in row-major order."""
 
 MOST = 100_000_000
-"""At most so many elements of a pattern are written out."""
+"""At most this many elements of a pattern are written out."""
 _WORTH_SHARING = 8
 _SMALL = 100_000
 

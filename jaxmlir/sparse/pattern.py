@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MODES = ("auto", "forward", "reverse", "both")
 _WIDTH, _HEIGHT = 64, 24
-"""A picture has at most so many characters per line, and so many lines."""
+"""A picture has at most this many characters per line, and at most this many lines."""
 
 
 class SparsityPattern:

@@ -341,7 +341,7 @@ def _windows(
 
     Args:
       dims: the dimensions that the indices are of; windows begin at 0 along the others.
-      sizes: of a window.
+      sizes: the sizes of a window.
     """
     formula = formula_of(indices)
     if formula is None or not formula.ndim:
@@ -514,9 +514,9 @@ def _through_windows(
 
     Args:
       first: the first dimension that windows are along.
-      sizes: of a window.
+      sizes: the sizes of a window.
       dilations: the names of the attributes that tell the operand's and the window's dilation.
-      shape: of the result, along these dimensions.
+      shape: the shape of the result, along these dimensions.
       is_read: which places of a window are read; by default all.
     """
     get, ones = leaf.node.get, (1,) * len(sizes)

@@ -24,7 +24,7 @@ from jaxmlir.sparse.rules import LeafOp, Value
 from jaxmlir.sparse.tracer import Tracer
 
 _GROWING = 3
-"""After so many iterations, a carry that still grows is replaced by whole arguments."""
+"""After this many iterations, a carry that still grows is replaced by whole arguments."""
 
 
 class SymbolicTracer(Tracer):

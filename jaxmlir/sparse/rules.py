@@ -164,7 +164,7 @@ def _select(leaf: LeafOp) -> Sets | None:
     which, *cases = leaf.operands
     if which.known is None:
         return None
-    # What is out of range is the first or the last.
+    # An index out of range selects the first or the last case.
     chosen = np.asarray(which.known()).astype(int).clip(0, len(cases) - 1)
     chosen = np.broadcast_to(chosen, leaf.shapes[0])
     sets: Rows | None = None
@@ -231,7 +231,7 @@ def _any_of(columns: Columns, rows: Rows, results: Sequence[np.ndarray]) -> Rows
 
 
 _MOST_PLACES = 64
-"""All possible values of indices are tried if there are at most so many."""
+"""All possible values of indices are tried if there are at most this many."""
 
 
 def _places(leaf: LeafOp, *, jointly: bool) -> list[list[np.ndarray]] | None:
@@ -423,7 +423,7 @@ def _dot_general(leaf: LeafOp) -> Sets | None:
 
 
 _MOST_READS = 30_000_000
-"""The matrix of an op, from :func:`reads`, has at most so many elements."""
+"""The matrix of an op, from :func:`reads`, has at most this many elements."""
 
 
 # y[i] = sum_{j <= i} x[j]

@@ -20,7 +20,7 @@ from jaxmlir.sparse.relations import AffineSum, Piece, Pieces, Size, at_most, pa
 from jaxmlir.support.options import integer
 
 _EXPANDED = 16
-"""A parameter with at most so many values, at all sizes, can become one piece for each value."""
+"""A parameter with at most this many values, at all sizes, can become one piece for each value."""
 _COLORS = 64
 
 

@@ -37,7 +37,7 @@ from jaxmlir.sparse.rules import LeafOp, Value
 from jaxmlir.support.masks import split
 
 _CLOSURE = 20_000_000
-"""Closures of at most so many elements are computed; larger ones are replaced by dense blocks."""
+"""Closures of at most this many elements are computed; larger ones are replaced by dense blocks."""
 _FEW_INPUTS = 4
 _FEW = 64
 """Values of so few elements are computed at once, not on demand: e.g. a loop's counter."""
@@ -56,7 +56,7 @@ class Tracer(Interpreter):
 
     Attributes:
       reasons: by op, the remark that it made a set dense.
-      unrolled: scans of at most so many ops, all iterations together, are run.
+      unrolled: scans of at most this many ops, all iterations together, are run.
     """
 
     unrolled: ClassVar[int] = 4_000
@@ -223,7 +223,7 @@ class Tracer(Interpreter):
     def _scan_as_relation(
         self, node: Node, consts: list[Value], carry: list[Value], arrays: list[Value]
     ) -> list[Value]:
-        """A scan, of which an iteration is a relation."""
+        """Interprets a scan by the relation of one iteration."""
         columns, length = self.columns, node.get("length")
         slices = []
         for x in arrays:

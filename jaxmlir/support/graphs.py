@@ -1,4 +1,4 @@
-"""Walks through graphs that are given by what is below each node, without recursion."""
+"""Walks through graphs without recursion; a function returns the nodes below a node."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ Node = TypeVar("Node", bound=Hashable)
 
 
 def reached(roots: Iterable[Node], below: Callable[[Node], Iterable[Node]]) -> KeysView[Node]:
-    """The nodes that some reach, directly or not, themselves included: depth first, in the order in
-    which they are met."""
+    """The roots and all nodes below them, directly or not, in depth-first order."""
     nodes: dict[Node, None] = {}
     pending = [*roots][::-1]
     while pending:
@@ -22,9 +21,9 @@ def reached(roots: Iterable[Node], below: Callable[[Node], Iterable[Node]]) -> K
 
 
 def below_first(roots: Iterable[Node], below: Callable[[Node], Iterable[Node]]) -> Iterator[Node]:
-    """The nodes that some reach, each after those below it, unless these reach it too.
+    """The roots and all nodes below them, each after the nodes below it, except within cycles.
 
-    What is below a node is asked for when the walk comes to it.
+    ``below`` is called for a node when the walk comes to it.
     """
     seen: set[Node] = set()
     for root in roots:

@@ -51,9 +51,9 @@ class lazy(functools.cached_property[T]):
 
 
 def memoized(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """A method that runs once for the same arguments: its object keeps what it gives.
+    """A method that runs once for the same arguments: its object keeps the results.
 
-    Arguments are hashed, and are given by position.  ``functools.cache`` would keep the objects.
+    Arguments are hashed, and are given by position.  ``functools.cache`` would keep objects alive.
     """
     attribute = f"_{method.__name__}_by_arguments"
 
@@ -93,8 +93,8 @@ def lazy_names(
     """The ``__getattr__`` of a package.
 
     Args:
-      exports: the submodule that defines each name.  It must have another name than what it
-        defines, because importing a submodule overwrites the package's attribute of its name.
+      exports: the submodule that defines each name.  A submodule must not have the name that it
+        defines, because importing it overwrites the package's attribute of that name.
       submodules: the submodules that are public names of the package.
     """
     assert all(name != submodule for name, submodule in exports.items())

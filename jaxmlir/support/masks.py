@@ -1,6 +1,6 @@
 """Lists of an op's operands: splitting into groups, selecting by masks, fixpoints of masks.
 
-The rules of loops share these helpers, both those of the dialect's ops and of JAX primitives.
+The rules for loops share these helpers: the rules of the dialect's ops and of JAX's primitives.
 """
 
 from __future__ import annotations

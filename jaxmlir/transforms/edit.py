@@ -135,8 +135,8 @@ def _dependent_results(rules: Rules, symbol: str, unknown: Sequence[bool]) -> Ma
 
 
 def hoist(rules: Rules, function: func.FuncOp, num_constants: int, first: int) -> HoistedFunction:
-    """Hoists loop-invariant ops out of a loop's body: those that need only its first arguments,
-    ``num_constants`` of them, which are the same in every iteration.
+    """Hoists loop-invariant ops out of a loop's body: those that need only its first
+    ``num_constants`` arguments, which are the same in every iteration.
 
     The body then takes only those of these arguments that it still uses, followed by the hoisted
     values that it uses.  Of its results from the ``first`` on, it returns only those that are not

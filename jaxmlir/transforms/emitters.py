@@ -13,7 +13,7 @@ from jaxmlir.support.masks import Mask, chosen, filled, split
 
 
 class Template(NamedTuple):
-    """A function that is copied in for an op, and what its results stand for."""
+    """A function whose copy replaces an op, and what its results stand for."""
 
     function: func.FuncOp
     """The method of ``Rules`` that made it says what it takes and returns."""
@@ -24,7 +24,7 @@ class Template(NamedTuple):
         """Copies the template in at the current insertion point; gives its results.
 
         Args:
-          location: that of the op that it replaces; by default the current one.
+          location: the location of the op to replace; by default the current one.
         """
         return jax_mlir_ext.inlined_func_call(self.function.operation, args, location)
 

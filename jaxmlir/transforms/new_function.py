@@ -63,7 +63,7 @@ class NewFunction:
     @contextmanager
     def body(self) -> Iterator[None]:
         """Appends the ops built in this context to the function.  They get its location, unless
-        they or their builder have another; those of a detached one get that of the copy."""
+        they or their builder have another; ops of a detached function get the copy's location."""
         place = ir.Location.current
         if isinstance(place, ir.UnknownLoc) and not self._detached:
             place = self.op.location

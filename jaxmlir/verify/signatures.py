@@ -41,10 +41,10 @@ from jaxmlir.support.masks import chosen, left_out
 def unmet(
     op: Any, attr: ir.Attribute, kind: str, each: str = ""
 ) -> Iterator[tuple[str, ir.Attribute]]:
-    """What an attribute of a kind is to be and is not, each with what it is instead.
+    """The requirements of a kind that an attribute does not meet, each with the attribute or item.
 
     Args:
-      each: of what it has an item each, as :class:`jaxmlir.dialect.ops.Attr` says.
+      each: what a tuple has one item each for; see :class:`jaxmlir.dialect.ops.Attr`.
     """
     if each:
         yield from _unmet_by_items(op, attr, kind, each)
@@ -105,7 +105,7 @@ def _fits(attr: ir.Attribute, kind: str) -> bool:
 
 
 _Fits = Callable[[ir.Attribute, str], bool]
-"""Whether an attribute is of a kind; of enums and records, of the class of that name."""
+"""Whether an attribute is of a kind; for enums and records, the text is the class's name."""
 
 
 def _is_a(*classes: type[ir.Attribute]) -> _Fits:
@@ -114,7 +114,7 @@ def _is_a(*classes: type[ir.Attribute]) -> _Fits:
 
 def _is_tuple_of(fits: Callable[[Any], bool]) -> _Fits:
     def is_tuple(attr: ir.Attribute, _: str) -> bool:
-        # A dictionary that is none may be of this module, or of this process.
+        # A dictionary may stand for an object of this module or process.
         if isinstance(attr, ir.DictAttr) and codec.depends_on_module(attr):
             return True
         value = codec.decode(attr)
@@ -124,7 +124,7 @@ def _is_tuple_of(fits: Callable[[Any], bool]) -> _Fits:
 
 
 def _is_size(attr: ir.Attribute, _: str) -> bool:
-    # A dictionary is a symbolic or a huge one, or a scalar of numpy's.
+    # Symbolic sizes, huge integers and numpy scalars are encoded as dictionaries.
     return isinstance(attr, ir.IntegerAttr) or (
         isinstance(attr, ir.DictAttr) and core.is_dim(codec.decode(attr))
     )
@@ -151,19 +151,19 @@ def _are_lists(attr: ir.Attribute) -> bool:
 
 
 def _is_of_class(attr: ir.Attribute, name: str) -> bool:
-    # Of records of functions, more is said where these are checked.
+    # Records of functions are checked further with the ops that have them.
     class_name = _tag(attr).rpartition(".")[2]
     return codec.depends_on_module(attr) or class_name in (name, codec.HANDLE)
 
 
-# Tags of values of Python's, and none at all.
+# Tags of plain Python values; "" is the absence of a tag.
 _PLAIN = ("", "bytes", "complex", "container_type", "dict", "int", "list", "scalar", "set")
 
 _KINDS: dict[str, _Fits] = {
     "bool": _is_a(ir.BoolAttr),
     "str": _is_a(ir.StringAttr),
     **dict.fromkeys(("int", "dimension"), _is_size),
-    # A dictionary is an extended dtype of a module, or a Python object.
+    # An extended dtype, or a Python object, is encoded as a dictionary.
     **dict.fromkeys(("dtype", "type"), _is_a(ir.TypeAttr, ir.DictAttr)),
     "pair": lambda attr, _: _is_pair(codec.decode(attr)),
     "ints": _is_tuple_of(core.is_dim),
@@ -233,7 +233,7 @@ class _CheckedOp:
     def unfit_fields(
         self, name: str, what: str, fits: Callable[[ir.Attribute], bool], fields: Sequence[str]
     ) -> Iterator[str]:
-        """The errors of an attribute that is to be a record with some fields."""
+        """The errors of an attribute that must be a record with some fields."""
         where, attribute = f" attribute '{name}", self.attributes[name]
         records = [item.attr for item in attribute] if isinstance(attribute, ir.DictAttr) else []
         if len(records) != 1 or not isinstance(records[0], ir.DictAttr):
@@ -341,7 +341,7 @@ def _out_of_range(why: str, *bounds: tuple[str, int, int, int]) -> str:
     """The error of the first attribute that is out of its bounds; empty if none is.
 
     Args:
-      bounds: of each attribute its name, its value, and the least and the largest one.
+      bounds: for each attribute its name, its value, and the least and the largest one.
     """
     for name, value, least, most in bounds:
         if not least <= value <= most:

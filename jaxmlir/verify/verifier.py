@@ -219,12 +219,12 @@ class Verifier:
     def check_signature(
         self, op: Any, name: str, key: Signature, check_vma: bool
     ) -> list[tuple[str, bool]] | None:
-        """What :meth:`check` gives for an op whose signature is not known to be valid; it is then,
-        for later programs too, if it means the same in them."""
+        """The result of :meth:`check` for an op whose signature is not known to be valid.  A valid
+        signature is remembered, for later programs too if it means the same in them."""
         valid = _valid[self.configuration, check_vma]
         checked: Any = key
         if not key.is_portable:
-            # What is in the side table, each program says itself.
+            # Programs have side tables of their own, so constants in these are checked each time.
             checked = None if name == _CONSTANT else self.with_functions(key)
         if checked in valid:
             return self.symbols(op)[0]
@@ -319,7 +319,7 @@ class Verifier:
         return errors
 
     def type_errors_here(self, op: Any, name: str, check_vma: bool) -> list[str]:
-        # Rules are JAX's or the user's: they raise what they like.
+        # The rules of JAX and of users may raise any exception.
         differences = self.differences(op, name, check_vma)
         return _read(differences, name, functools.partial(_rejection, op))
 
@@ -443,10 +443,10 @@ def _unbound_axes(op: Any, parameters: dict[str, Any]) -> Any:
 def _read(
     errors: Iterator[str], name: str, refused: Callable[[Exception], str] | None = None
 ) -> list[str]:
-    """The errors that a check of an op finds; what it raises is one, too.
+    """The errors that a check of an op finds; an exception that it raises counts as one.
 
     Args:
-      refused: says what an exception means; by default that attributes cannot be read.
+      refused: the error for an exception; by default that attributes cannot be read.
     """
     try:
         return list(errors)
@@ -496,7 +496,7 @@ def _attribute_errors(op: Any, record: ops.Op) -> Iterator[str]:
             takes = "one of " + ", ".join(map(repr, known)) if known else "no attributes"
             yield f": expected {takes}, got attribute '{key}'{_nearest(key, known)}"
             continue
-        # A rule that there is not has no attribute.
+        # An absent rule has no attribute, rather than `none`.
         kind = attr.kind.removesuffix("?") if key in custom_rule_ops.ATTRIBUTES else attr.kind
         for expected, got in signatures.unmet(op, attributes[key], kind, attr.each):
             yield f" attribute '{key}': expected {expected}, got {got}"

@@ -310,8 +310,8 @@ _PARTS: dict[Any, Callable[[Any], Iterable[Any]]] = {
     np.ndarray: _of_array,
     type: _of_class,
     core.Jaxpr: lambda jaxpr: open_jaxpr(jaxpr)[1],
-    # Objects that close over nothing or refer to what is not the rule's own, such as a program that
-    # the rule was exported from or calls.
+    # Objects that close over nothing, or refer to objects that are not the rule's own, such as a
+    # program that the rule was exported from or calls.
     (
         *(str, bytes, int, float, complex, type(None), types.ModuleType),
         *(np.generic, np.dtype, jax.Array, tree_util.PyTreeDef),

@@ -237,7 +237,7 @@ def _in_zeros(exporter: _Exporter, symbol: str, count: int) -> Mask:
 
 
 def _taken_for_zero(exporter: _Exporter, op: Any, name: str, count: int) -> Mask:
-    """Which tangents a rule takes for zero whatever it is told, for who imports it again."""
+    """Which tangents a rule takes for zero whatever it is told; read if it is imported again."""
     exporter.program.trace_rules()
     symbol = _symbol(op, name)
     return _in_zeros(exporter, symbol, count) if symbol else (False,) * count
@@ -246,7 +246,7 @@ def _taken_for_zero(exporter: _Exporter, op: Any, name: str, count: int) -> Mask
 def _chosen(
     exporter: _Exporter, zero: Sequence[bool], rules: Iterable[str], absent: Callable[[], str]
 ) -> tuple[str, Mask]:
-    """The rule for (co)tangents of which some are zero, and which of them it takes for zero.
+    """The rule to call for (co)tangents with these zeros, and the zeros that it does not take.
 
     Args:
       rules: the rules to choose from.
@@ -275,8 +275,8 @@ def _call_bwd(
     residuals: Sequence[Any],
     cotangents: Sequence[Any],
 ) -> list[Any]:
-    """Runs the backward rule's function for the given cotangents, and inserts the zeros among its
-    results that it leaves out.
+    """Runs the backward rule's function for the given cotangents, and inserts zeros for the results
+    that it leaves out.
 
     Args:
       absent: called if none of the rules fits the cotangents.

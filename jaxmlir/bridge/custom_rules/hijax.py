@@ -50,8 +50,8 @@ from jaxmlir._compat import (
 from jaxmlir.errors import JaxmlirError
 from jaxmlir.support.masks import filled, inverted, left_out
 
-# The parameters of primitives with custom rules that a program can represent, or can ignore: how a
-# backward rule gives cotangents, and what it logs.
+# The parameters of primitives with custom rules that a program can represent, and those that it can
+# ignore: `bwd_accums`, i.e. how a backward rule returns cotangents, and `with_logs`.
 _MATCHED = frozenset(
     "traced fwd bwd jvp_fun jvp_rule symbolic_zeros static_argnums opt_remat bwd_accums "
     "with_logs".split()
@@ -440,7 +440,7 @@ def _is_of_hijax(function: Any) -> bool:
 
 
 def rule_parts(prim: Any) -> Iterator[Any]:
-    """The parts that tell the rules of a primitive from those of another, without the function."""
+    """The parts of a primitive, except its function, that distinguish its rules from others."""
     arguments, tree = tree_util.tracing_registry.flatten(
         prim.in_avals, lambda leaf: isinstance(leaf, STATIC)
     )

@@ -121,8 +121,8 @@ def _of_partial(number: Identities, value: functools.partial[Any]) -> Iterator[A
 
 
 def _of_tree(number: Identities, value: Any) -> Iterator[Any]:
-    # What nodes hold besides their children is equal as they say, as in JAX: but it is not all that
-    # numbers are.
+    # The metadata of nodes is compared by its own `==`, as in JAX.  Numbers in it are distinguished
+    # by their types as well: 1 == 1.0.
     yield value if _has_hash(value) else ("object", id(value))
     yield from (number.number_in(data) for _, data in nodes(value))
 

@@ -369,7 +369,7 @@ class PendingRules:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Queues the marked ops of functions that anybody writes meanwhile."""
+        """Queues the marked ops of functions that are written in this context."""
         before = functions(self._importer.module).keys()
         yield
         after = functions(self._importer.module)

@@ -290,7 +290,8 @@ def _zeros(tangible: Sequence[bool], few: bool = True) -> Iterator[Mask]:
 
     Args:
       tangible: which may be nonzero; those of integers may not.
-      few: whether to combine them, if they are not many.
+      few: yield all combinations if at most ``MAX_COMBINED`` may be nonzero; otherwise either all
+        of these are nonzero, or only one.
     """
     may = [i for i, t in enumerate(tangible) if t]
     counts = {len(may), *([1] if len(may) <= MAX_ALONE else [])}
@@ -562,9 +563,9 @@ def _call_fwd(
     """Traces a forward rule for all possible tangents, or for as many as it accepts.
 
     A rule with ``symbolic_zeros`` (``choosy``) may insist that some tangents are zero, as
-    equinox's do for values that were not meant to be differentiated.  Only its failing shows
-    which: a set of tangents that it fails for is halved, and each half is tried.  So finding ``k``
-    of ``n`` takes about ``2 k log2(n / k)`` calls, most of which fail at once.
+    equinox's do for values that were not meant to be differentiated.  The rule does not say which;
+    it fails.  Then the set of tangents is halved, and each half is tried.  So finding ``k`` of
+    ``n`` takes about ``2 k log2(n / k)`` calls, most of which fail at once.
 
     Args:
       call: calls the rule.

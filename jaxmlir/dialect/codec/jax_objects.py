@@ -120,7 +120,7 @@ def _if_known(parts_of: Callable[[Any], dict[str, Any]], function: Any) -> dict[
 
 
 def _maker(kind: str, make: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a function of a kind, by what this JAX makes it by, of its parts."""
+    """A decoder that makes a function of a kind from its parts, as the installed JAX does."""
 
     def made(**parts: Any) -> Any:
         module, (name, *_) = _compat.FUNCTION_MAKERS[kind]
@@ -133,7 +133,7 @@ def _maker(kind: str, make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def encode_function(value: Any, writer: Writer) -> ir.Attribute:
-    """A function that JAX made of data; any other is a handle."""
+    """Encodes a function that JAX made from data; any other function becomes a handle."""
     for kind, encode_made in _FUNCTIONS.items():
         if _compat.is_made_by(value, *_compat.FUNCTION_MAKERS[kind]):
             return encode_made(value, writer)
@@ -199,7 +199,7 @@ def _mesh(value: Any, writer: Writer) -> ir.Attribute:
         "axis_names": value.axis_names,
         "axis_types": value.axis_types,
     }
-    # Of what kind devices are, their names do not tell, but for a CPU's.
+    # The names of devices do not tell their kind, except for CPUs.
     kind = value.abstract_mesh.abstract_device
     if kind is not None and kind.device_kind != kind.platform:
         fields["abstract_device"] = kind
@@ -242,7 +242,8 @@ def _single_device_sharding(device: Any, memory_kind: Any) -> Any:
 
 
 def _effect(value: Any, writer: Writer) -> ir.Attribute:
-    """Effects on an operand carry its index here; the importer has put it in place of the var."""
+    """Encodes an effect.  An effect on an operand holds the operand's index, which the importer has
+    put in place of the variable."""
     name: str | None = type(value).__name__
     if _compat.resolve(_compat.EFFECT_CLASSES.get(name, "jaxmlir"), name) is not type(value):
         name = records.tag_of(type(value))
@@ -270,7 +271,7 @@ def _decode_effect(name: str) -> Callable[[ir.Attribute, Reader], Any]:
 
 
 # JAX's policies are a few functions: members of a namespace, or results of calling such a member
-# with some names.  They are written as that, and reading calls nothing else.
+# with some names.  They are written in this form, and reading calls nothing else.
 
 
 def _described(policy: Any) -> tuple[str, dict[str, Any]] | None:
@@ -426,7 +427,7 @@ def _bases() -> list[tuple[Any, Encoder]]:
 
 
 def register_classes(tag: str) -> None:
-    """Registers JAX's classes, and that of a tag if its package takes long to import."""
+    """Registers JAX's classes, and the class of a tag if its package takes long to import."""
     _register_classes()
     if tag in decoders:
         return

@@ -83,7 +83,7 @@ class Attr(NamedTuple):
 
     @property
     def form(self) -> str:
-        """The kind, and of what the value has one each, as the tables say it."""
+        """The kind as messages show it, e.g. ``each operand's int`` for one entry per operand."""
         return f"each {self.each.removesuffix('s')}'s {self.kind}" if self.each else self.kind
 
     @property
@@ -226,11 +226,11 @@ class Family(NamedTuple):
 
 
 def group(*records: Op, traits: tuple[Trait, ...] = (), **common: Any) -> tuple[Op, ...]:
-    """Rows with facts in common.
+    """Records that share some facts.
 
     Args:
-      traits: what they have besides their own.
-      common: fields, of those rows that do not say them themselves.
+      traits: traits of all records, in addition to their own.
+      common: values for the fields that a record leaves empty.
     """
     return tuple(
         r._replace(
@@ -242,7 +242,7 @@ def group(*records: Op, traits: tuple[Trait, ...] = (), **common: Any) -> tuple[
 
 
 def family(name: str, meaning: str, *records: Op, **common: Any) -> Family:
-    """A family of ops; what they have in common is as :func:`group` takes it."""
+    """A family of ops, whose common facts are given as for :func:`group`."""
     return Family(name, meaning.strip(), group(*records, **common))
 
 

@@ -56,7 +56,7 @@ class LogSumExp(NamedTuple):
     """The logarithm of the sum of the exponentials of a sum of terms; hashable.
 
     Attributes:
-      shape: of the sum of the terms.
+      shape: the shape of the sum of the terms.
       axes: the axes over which the exponentials are summed.
       guarded: whether an infinite maximum is not subtracted.
       outer: the terms that are constant along ``axes``, and not loop-invariant.
@@ -170,7 +170,7 @@ _SAME = FUSIBLE | {"jaxpr.constant"}
 _RESHAPES = with_trait(Trait.RESHAPE) | {"jaxpr.broadcast_in_dim"}
 _ABS = frozenset({"jaxpr.abs"})
 
-# Sums are flattened into at most so many terms.
+# Sums are flattened into at most this many terms.
 MAX_TERMS = 16
 
 # The functions applied to a value to give a term, each with the values of further operands.

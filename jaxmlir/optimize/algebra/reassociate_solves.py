@@ -261,10 +261,10 @@ def _product(
     """A product with a solution, computed by a solve for the other factor.
 
     Args:
-      shape: of the product.
+      shape: the shape of the product.
       right: ``"matrix"`` if the right-hand sides are columns, ``"rows"`` if they are rows, empty if
         they are the identity.
-      precision: of products with the right-hand sides.
+      precision: the precision of products with the right-hand sides.
     """
 
     def dot(axis: int, y: Any) -> Any:
@@ -528,7 +528,7 @@ class _LoopSystems:
         """Whether it pays to invert loop-invariant matrices of a shape.
 
         Args:
-          iterations: of the loop; 0 if the matrices are not loop-invariant.
+          iterations: the trip count of the loop; 0 if the matrices are not loop-invariant.
           size: the number of elements of the right-hand sides in each iteration.
         """
         if not iterations or len(shape) < 2 or not math.prod(shape) or shape[-1] != shape[-2]:

@@ -25,8 +25,8 @@ class Selection(NamedTuple):
     """A selection by a slice, a gather or a dynamic slice, as a function that JAX traces; hashable.
 
     Attributes:
-      name: of the primitive.
-      shape: of the operand.
+      name: the name of the primitive.
+      shape: the shape of the operand.
       result: the shape of the result.
       params: its parameters, by name.
       dropped: dimensions of which one element is selected, and which the result lacks.
@@ -179,7 +179,7 @@ class ElementWriter(NamedTuple):
         """The selected elements of a value, computed at the insertion point.
 
         Args:
-          indices: of the selection, if it is dynamic.
+          indices: the indices of the selection, if it is dynamic.
           inner, leaves: the tree of ops that computes the value (:func:`made_of`).
         """
         values = {v: self._selected(selection, selection, v, indices) for v in leaves}

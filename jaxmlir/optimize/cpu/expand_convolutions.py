@@ -148,7 +148,7 @@ class _Axis(NamedTuple):
         return (whole - (taps - 1) * self.spread - 1) // self.stride + 1
 
     def keeps(self, size: int) -> bool:
-        """Whether negative padding leaves any of so many elements."""
+        """Whether negative padding leaves any of ``size`` elements."""
         first = -(-max(-self.low, 0) // self.dilation) * self.dilation
         return first <= (size - 1) * self.dilation + min(self.high, 0)
 
@@ -385,7 +385,7 @@ def _by_phase(convolved: Any, x: Any, k: Any, axes: Sequence[_Axis], groups: int
 
 
 def _by_slice(convolved: Any, x: Any, k: Any, axes: Sequence[_Axis], groups: int) -> Any:
-    """Convolutions without one dimension, which comes first in the code below."""
+    """A sum of convolutions without one dimension, or one for each place along it."""
     counts = _counts(x, k, axes)
     least = _least(k, axes, counts)
     axis, others = axes[least], [a for i, a in enumerate(axes) if i != least]

@@ -96,7 +96,7 @@ def _pairs(x: Any, *, axis: int, reverse: bool) -> list[Any]:
 
 
 def _between(x: Any, sums: Any, *, axis: int, reverse: bool) -> list[Any]:
-    """The cumulative sums of elements, given those of pairs, which are every other one of these."""
+    """The cumulative sums of elements, given those of pairs, i.e. every second one of them."""
     x, sums = (_turned(v, axis, reverse) for v in (x, sums))
     size = x.shape[axis]
     even = lax.slice_in_dim(x, 0, 1, 1, axis)

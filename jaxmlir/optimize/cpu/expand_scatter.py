@@ -114,10 +114,10 @@ def _scattered(
 
     Args:
       axis: the axis of a row.
-      of_indices, of_update: for each dimension of the indices or the update, the dimension of the
-        array that it is; ``None`` for those of size 1 that are none.  The last dimension of the
-        indices, which numbers axes, is left out.
-      clips: whether an index out of bounds goes to the nearest place, not to none.
+      of_indices, of_update: for each dimension of the indices or the update, the corresponding
+        dimension of the array; ``None`` if it has size 1 and corresponds to none.  The last
+        dimension of the indices, which numbers axes, is left out.
+      clips: whether an index out of bounds is clamped; otherwise its update is dropped.
       adds: whether the update is added to the array.
     """
 

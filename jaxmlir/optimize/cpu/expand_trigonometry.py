@@ -163,7 +163,7 @@ def _unless_tiny(x: Any, of_x: Any) -> Any:
 
 
 def _of_quarter(quarter: Any, sine: Any, cosine: Any) -> Any:
-    """The sine of so many quarters of a turn plus a rest, given the rest's sine and cosine."""
+    """The sine of ``quarter`` quarters of a turn plus a rest, given the rest's sine and cosine."""
     size = lax.select(_has_bit(quarter, 1), cosine, sine)
     return lax.select(_has_bit(quarter, 2), -size, size)
 
@@ -219,8 +219,8 @@ def _cut(fraction: int, bits: int, sizes: Sequence[int]) -> list[float]:
     return parts
 
 
-# The first 256 bits of 1 / (2 pi): the greatest float is 2^128, and its rest may be 2^-30 of a
-# turn, of which 24 bits are wanted.  The last product need not be exact.
+# The first 256 bits of 1 / (2 pi).  Floats go up to 2^128, and the rest may be as small as 2^-30 of
+# a turn; 24 bits of it are needed.  The last product need not be exact.
 TURNS = _cut(
     0x28BE60DB9391054A7F09D5F47D4D377036D8A5664F10E4107F9458EAF7AEF158, 256, (29,) * 5 + (53,)
 )

@@ -43,14 +43,14 @@ MAX_WAY = 32
 # Ops that are not computed again: XLA stores their results for the users.
 _LONG = with_trait(Trait.TRANSCENDENTAL) | SLOW.keys()
 
-# A value that is stored for a sum, and the type in which it is stored: a larger one if broadcast.
+# A value that is stored for a sum, and the type that it is stored with: larger if it is broadcast.
 _Shared = tuple[int, ir.Type]
 
 
 def summed_apart(
     symbols: Iterable[str], bodies: Callable[[str], FunctionView]
 ) -> dict[str, list[FencedValue]]:
-    """What is to be stored before it is summed, by function."""
+    """The values to store before they are summed, by function."""
     return {symbol: _summed_apart(bodies(symbol)) for symbol in symbols}
 
 

@@ -40,7 +40,7 @@ def read_in_two_ways(
     symbols: Iterable[str], bodies: Callable[[str], FunctionView]
 ) -> dict[str, list[FencedValue]]:
     """The slices to store, by function."""
-    # Of functions that scans repeat, some arguments are slices.
+    # The arguments of each scan body that are slices.
     slices: dict[str, Sequence[int]] = {}
     for symbol in symbols:
         body = bodies(symbol)

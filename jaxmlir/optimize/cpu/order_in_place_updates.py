@@ -30,7 +30,7 @@ from jaxmlir.passes.remarks import remark
 # without, jax 0.10 and 0.12: 5000 numbers 0.75 to 0.95, 0.6 to 0.8; 20,000 0.6, 0.5; 400,000 0.2,
 # 0.07.
 MIN_ELEMENTS = 4096
-# The least ratio of the array's elements to those of all values that are read.
+# The least ratio of the array's elements to the elements of all fenced values.
 MIN_RATIO = 8
 # The most ops that are looked at for one write.
 MOST = 1000
@@ -91,7 +91,7 @@ def overwritten(body: FunctionView) -> list[InPlaceWrite]:
 
 
 def _overwritten(body: FunctionView, index: int) -> InPlaceWrite | None:
-    """The reads that a write is to wait for; ``None`` if there are none, or it cannot wait."""
+    """The reads that a write must wait for; ``None`` if there are none, or it cannot wait."""
     users = body.users
     array, *inputs = body.operands[index]
     readers = [k for k in users[array] if k != index]

@@ -267,7 +267,7 @@ def _of_parts(x: Any, *, roll: Roll) -> list[Any]:
     return [functools.reduce(lax.add, parts)]
 
 
-# -- The shifted arrays of a function, and those that are better slices of one with a margin --
+# -- The shifted arrays of a function, and which of them become slices of an array with a margin --
 
 
 class Shift(NamedTuple):
@@ -413,7 +413,7 @@ def write(rules: Rules, group: StencilViews, put: Callable[[ir.Value], ir.Value]
 
 
 def _wrapped(x: Any, *, margins: Edges) -> list[Any]:
-    """A periodic array with some elements of its periods before and after."""
+    """A periodic array, extended by some elements before its start and after its end."""
     for dim, (low, high) in reversed(list(enumerate(margins))):
         size = x.shape[dim]
         before = [lax.slice_in_dim(x, size - low, size, axis=dim)] if low else []

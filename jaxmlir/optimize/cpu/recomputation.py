@@ -410,10 +410,10 @@ def _computed_once(body: FunctionView, calls: Mapping[int, str]) -> set[int]:
     }
 
 
-# The threshold is so many times as high for values of less than FEW_ELEMENTS elements: recomputing
-# these takes less time than a fence, unless each element of a larger value does so.  Tridiagonal
-# systems of 256 unknowns, times relative to JAX's, jax 0.10 and 0.12: at 1, 1.25 and 1.03; at 4,
-# 1.08 and 0.66.
+# The threshold is this many times as high for values of fewer than FEW_ELEMENTS elements.
+# Recomputing these takes less time than a fence, unless each element of a larger value does so.
+# Tridiagonal systems of 256 unknowns, times relative to JAX's, jax 0.10 and 0.12: at 1, 1.25 and
+# 1.03; at 4, 1.08 and 0.66.
 FEW_FACTOR = 4
 # The factor is higher if all users but one recompute few elements together: inversely proportional
 # to their number, FEW_FACTOR for 1024 of them, and up to this.  A fence takes 2 to 4 microseconds.
@@ -426,7 +426,7 @@ MAX_FEW_FACTOR = 16
 # 256, and 0.026 with JAX.
 NUMBER_FACTOR = 256
 
-# A value that a larger op reads several times is fenced if the op has at least so many elements.
+# A value that a larger op reads several times is fenced if the op has at least this many elements.
 # Pairs of points in three dimensions, times of fused / fenced on jax 0.10 and 0.12: 8 points 1.7 to
 # 2.2 and 0.8, 64 points 2.8 and 3.1, 256 points 3.4 and 4.8.
 MIN_ELEMENTS = 4096
@@ -439,7 +439,7 @@ GATHERED_FACTOR = 4
 # rows, jax 0.10 and 0.12, time of fused over stored: 4096 elements 1.3 to 1.5 / 1.8 to 2.3 / 3.2 to
 # 4.7; 200,000 elements 0.8 to 2.4 / 1.2 to 2.3 / 1.9 to 5.  If two kernels read it, 0.6 to 1.4.
 JOINED = 32
-# Kernels with so many branches per element, for joined or padded arrays, are not vectorized.  A
+# Kernels with this many branches per element, for joined or padded arrays, are not vectorized.  A
 # chain of 20 / 40 ops, and reads of its operand at one, two, three, four shifted places, jax 0.10,
 # time of fused over stored: 1.0, 1.2, 1.2, 1.6 / 1.0, 0.9, 1.6, 1.4; two and four padded arrays
 # 1.2, 1.3 / 1.3, 1.4; chains of 10 ops 0.8 to 1.1.  On 0.12, padded arrays 1.1, 1.3 / 1.4, 1.4, and
@@ -495,10 +495,10 @@ def _spread(
 
 
 def _read_again(name: str, operands: Sequence[int]) -> Sequence[int]:
-    """The operands of an op of which it may read each element several times."""
+    """The operands whose elements an op may read several times each."""
     if name == "jaxpr.gather":
         return operands[:1]
-    # XLA takes one array beside itself for an array that is spread.
+    # XLA treats the concatenation of an array with itself like a broadcast.
     is_repeated = name in _JOINS and len(operands) > len(set(operands)) == 1
     is_spreading = is_repeated or name in FUSED or name == "jaxpr.broadcast_in_dim"
     return operands if is_spreading else ()

@@ -9,7 +9,7 @@ few arrays is faster than one of many.
 The arrays that a kernel reads are counted as if every fusible op were fused::
 
     reads(v) = union of reads(u) over the operands u of v's op, if XLA fuses that into its users
-    reads(v) = {v}    otherwise, and of a function's argument; nothing of few elements counts
+    reads(v) = {v}    otherwise, and for a function's argument; arrays of few elements do not count
 
 The result of a call reads those of its arguments that it depends on, and values that the callee
 stores.  A sum that reads more than ``MAX_READ`` arrays is stored; any other value that reads so
@@ -70,11 +70,11 @@ def crowded_sums(
 def _walk(
     body: FunctionView, of: Callable[[str], list[_ValueReads]], sums: list[FencedValue]
 ) -> list[_ValueReads]:
-    """What the results of a function are.
+    """The arrays that each result of a function reads, and whether it is a sum.
 
     Args:
-      of: what those of others are.
-      sums: those that are to be stored are added.
+      of: returns the same for a called function.
+      sums: receives the sums to store.
     """
     calls = inlined_calls(body)
     large = {type_ for type_ in set(body.types) if elements(type_) >= FEW_ELEMENTS}

@@ -59,8 +59,8 @@ from jaxmlir.passes.base import Count
 #   100 x 4                     1.1, 1.1
 MAX_SIZE = 8
 MIN_RESULTS = 1000
-# Nanoseconds saved per result, and per element that would be stored for the slices; and the ops for
-# each element that a result reads, besides those that are written again for the slices.
+# Nanoseconds saved per result, and per element that would be stored for the slices; and the number
+# of ops for each slice, besides those that are written again for it.
 SAVED = 3.0
 SAVED_OF_SHARED = 1.0
 OPS = 3
@@ -92,8 +92,8 @@ MAX_AGAIN = 8
 # memory, because the operand of the sum is stored.  Squares of a stored array take 0.06 ms, and of
 # its slices 0.17.
 MAX_KEPT = 4
-# Nanoseconds saved per element, and the ops for each of the last elements: a kernel with all ops
-# that compute it, 25 to 30 ms to compile, jax 0.10 and 0.12.
+# Nanoseconds saved per element, and the cost in ops of each slice along the last axis: a kernel
+# with all ops that compute it, 25 to 30 ms to compile, jax 0.10 and 0.12.
 SAVED_OF_LESS = 3.0
 OPS_OF_LESS = 40
 # The most ops that compute the operand from the smaller arrays.
@@ -232,13 +232,13 @@ def _num_functions(reduction: OpView) -> int:
 def _way_to(
     reduction: OpView, most: int, again: bool = False
 ) -> tuple[dict[ir.Value, OpView], list[ir.Value]]:
-    """The ops that compute what is reduced, in its shape, by their values, each after those that it
-    is made of, and the values that these begin with.
+    """The ops of the operand's shape that compute it, by their values, operands first; and the
+    leaves, i.e. the values that these ops start from.
 
     Args:
-      most: so many ops, and one that is too many.
-      again: only cheap ones, whose elements may be computed twice; by default also those whose
-        values nothing else reads.
+      most: the limit on the ops; if there are more, the result has ``most + 1`` of them.
+      again: only cheap ops, whose elements may be computed twice; by default also ops whose values
+        nothing else reads.
     """
     (array,) = reduction.operands
     shape = aval_of(array.type).shape
@@ -254,8 +254,8 @@ def _way_to(
 
 
 def _shared(reduction: OpView) -> tuple[dict[ir.Value, OpView], list[ir.Value]]:
-    """The ops on the way to what is reduced, as far as they are computed for each slice, and the
-    values that slices are taken of."""
+    """The ops that compute the operand and are written again for each slice, and the values that
+    are sliced."""
     inner, leaves = _way_to(reduction, MAX_AGAIN, again=True)
     use_counts = Counter(v for node in (reduction, *inner.values()) for v in node.operands)
     if len(inner) > MAX_AGAIN or all(len(list(v.uses)) == use_counts[v] for v in inner):

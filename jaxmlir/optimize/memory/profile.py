@@ -293,7 +293,7 @@ def is_short(program: Module, function: func.FuncOp) -> bool:
     graph, symbol, lengths = analyses_of(program).graph, function.name.value, dict[str, int]()
     for callee in graph.callees_first([symbol]):
         calls = [_inlined_callee(op, name, graph.ops) for op, name in graph.ops[callee]]
-        # In itself a function stays a call.
+        # A recursive call stays a call.
         inlined = [lengths.get(call, 1) for call in calls if call is not None]
         lengths[callee] = len(calls) + sum(inlined)
     return lengths[symbol] <= MAX_STEPS

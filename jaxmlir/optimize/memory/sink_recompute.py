@@ -106,8 +106,8 @@ class LateValueSearch:
         self._prices = [prices.at(line.view, i) for i in range(len(line.view.ops))]
 
     def find(self, slowdown: float, min_gain: float) -> list[LateValue]:
-        """The values to compute late, those that save most bytes for their time; in the order in
-        which they are read.
+        """The values to compute late: those that save the most bytes for their time, in the order
+        in which they are read.
 
         Args:
           slowdown: the fraction of the function's time that they may cost.

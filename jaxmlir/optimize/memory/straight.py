@@ -103,7 +103,7 @@ class StraightLine:
         fixed = {
             index
             for index, signature in enumerate(body.signatures)
-            # What a policy says is stored has a name, and what has regions is not copied.
+            # A policy stores values by their names, and ops with regions are not copied.
             if signature.name == "jaxpr.name"
             or isinstance(signature, WithRegions)
             or signature.effects is not None
@@ -203,8 +203,8 @@ class StraightLine:
         return Segment(ops, values, [*reads], self._tied(ops, reads), first, after)
 
     def _tied(self, ops: Sequence[int], reads: Iterable[int]) -> list[int]:
-        """The reads that go through the fence: all that ops have computed, and, of an op that would
-        depend on none of these, the smallest argument of the function, such as a weight."""
+        """The reads that go through the fence: all values that ops have computed.  For an op that
+        depends on none of these, its smallest function argument, such as a weight, as well."""
         tied = [v for v in reads if self.body.makers[v] is not None and self._is_computed(v)]
         waits = set(tied)
         for index in ops:

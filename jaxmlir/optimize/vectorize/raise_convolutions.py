@@ -47,7 +47,7 @@ class SliceProduct(NamedTuple):
     """A product of a slice and a matrix, without the start of the slice; hashable.
 
     Attributes:
-      shape, strides: of the slice.
+      shape, strides: the shape and strides of the slice.
       channel: the contracting dimension of the slice.
       summed: the contracting dimension of the matrix.
       kept, features: the dimensions of the result for the slice's other dimensions, and for the

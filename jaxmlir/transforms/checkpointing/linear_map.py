@@ -28,7 +28,7 @@ from jaxmlir.support.masks import chosen, filled, split
 
 
 def traced(function: Callable[..., Sequence[Any]], avals: Sequence[Any], name: str) -> Any:
-    """The closed jaxpr of a function of flat arguments, without what no result needs."""
+    """The closed jaxpr of a function of flat arguments, without dead code."""
     info = debug_info(name, name, len(avals), 0)
     jaxpr, consts = trace_flat(lambda *args: list(function(*args)), avals, info)
     live, _ = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)

@@ -140,8 +140,8 @@ def guarded(
 
 
 def going_on(holds: Any, values: Sequence[Any], on_batches: Sequence[bool]) -> list[Any]:
-    """The arguments of a step, where an element for which the condition does not hold gets those of
-    the first element for which it does.
+    """The arguments of a step, with those of ended elements of the batch replaced by those of the
+    first element whose condition holds.
 
     The step of an element that has ended is computed, but not used.  Its pullback is computed too,
     for zero cotangents, and added to the cotangents of values that the elements share.  Where the

@@ -278,7 +278,7 @@ def _rules_of(attributes: Any) -> list[str]:
 
 
 def _fitting(rules: Rules, op: Any, active: Mask) -> func.FuncOp:
-    """The rule that takes the fewest tangents besides those there are."""
+    """The rule that takes the fewest tangents besides those of active operands."""
     attributes = rules.told(op, tuple(not a for a in active)) if any(active) else {}
     if "jvp_jaxpr" not in attributes:
         rules.program.trace_rules(of=op)

@@ -72,16 +72,16 @@ def fitting_rule(
     symbols: Iterable[str],
     nonzero: Mask,
 ) -> func.FuncOp:
-    """The rule, of those of an op, that is told of most of the zeros that there are.
+    """The rule of an op that is told of most of the zero (co)tangents.
 
     Args:
-      attributes: those that name the rules.
-      name: which of these names the one that is told of none.
-      symbols: those of all rules.
-      nonzero: which (co)tangents there are.
+      attributes: the attributes that name the rules.
+      name: the attribute that names the rule which is told of no zeros.
+      symbols: the symbols of all rules.
+      nonzero: which (co)tangents are not zero.
 
     Raises:
-      TransformError: there is none, or it has to be told that one of them is zero.
+      TransformError: there is no rule, or each one requires a nonzero (co)tangent to be zero.
     """
     functions = [rules.program.function(symbol) for symbol in symbols]
     cases = ((function, in_zeros(function, len(nonzero))) for function in functions)
@@ -302,8 +302,8 @@ class _BatchedSource(DerivedSource):
 
 
 def batched_with_rules(rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
-    """The results' dimensions, if they do not depend on the rules, else ``None``: if all of the
-    function's results are batched, those of the rules follow them."""
+    """The results' batch dimensions; ``None`` if they depend on the rules.  If all results of the
+    function are batched, the rules' results are batched alike."""
     out_dims = batched_results(rules, op.attributes["call_jaxpr"].value, dims, axis)
     return None if None in out_dims else out_dims
 

@@ -245,7 +245,7 @@ _register("dynamic_update_slice", moved=(0, 1))
 
 
 class Scatter(Movement):
-    """Elements that are overwritten are lost, and what a function makes of them is no movement."""
+    """A scatter: overwritten elements are lost.  If it applies a function, it is no movement."""
 
     def _moved(self, site: Site) -> list[tuple[np.ndarray, np.ndarray]] | None:
         if not overwrites(site.op):

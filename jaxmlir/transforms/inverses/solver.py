@@ -64,7 +64,7 @@ class InverseRule:
 
 
 class InversionProblem(NamedTuple):
-    """What is known of a function that is to be inverted.
+    """A function's inversion problem: what is known of the function, and what is wanted.
 
     Attributes:
       arguments, results: which of them are known.
@@ -363,7 +363,7 @@ class Site:
     def why_function(
         self, symbol: str, arguments: Sequence[bool], results: Sequence[bool], required: int
     ) -> DiagnosticError | None:
-        """The error of the op because of which a function does not give one of its arguments."""
+        """The error of the op that prevents solving a function for one of its arguments."""
         try:
             solver = self.solver
             known = InversionProblem(tuple(arguments), tuple(results), None, solver.newton)

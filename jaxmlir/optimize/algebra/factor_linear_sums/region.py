@@ -118,7 +118,7 @@ class Factors:
     Attributes:
       before: all factors but the last one.
       last: the last factor.
-      labels: of all factors.
+      labels: the labels of all factors.
       longer: the lists with one more factor, by that factor.
       products: the known products of tensors with all factors, by tensor.
     """
@@ -160,7 +160,7 @@ class VisitedExpr:
     """An expression that the walk has reached.
 
     Attributes:
-      labels: of its dimensions.
+      labels: the labels of its dimensions.
       cotangent: the sum of the cotangents that its users handed to it.
       factors: further factors of the cotangent, not multiplied into it yet.
       handed: the number of cotangents handed to it.
@@ -210,7 +210,7 @@ class CotangentWalk:
         """
         Args:
           weights: for each expression the cost of the most expensive chain of linear ops to it.
-          costs: of the target.
+          costs: the costs of the target.
           is_there: whether the program computes an expression before the root.
           stops: expressions at which the walk ends.
         """

@@ -29,7 +29,7 @@ class TensorCost(NamedTuple):
     """An estimate.
 
     Attributes:
-      flops: of matrix products, two for a multiply-add.
+      flops: the floating-point operations of matrix products, two for a multiply-add.
       bytes: read and written.
       ops: kernels that are launched.
     """
@@ -49,7 +49,7 @@ class TensorCost(NamedTuple):
 
         Args:
           terms: the number of scalar multiply-adds, for all elements.
-          sizes: of the factors and the result.
+          sizes: the sizes of the factors and the result.
         """
         return TensorCost(2 * terms, sum(sizes) * itemsize, 1)
 
@@ -69,7 +69,7 @@ class TensorCost(NamedTuple):
         """Nanoseconds on a target.
 
         Args:
-          costs: of the target.
+          costs: the costs of the target.
           are_small: whether it is a batch of products of small matrices.
         """
         flop = costs.small_dot_flop if are_small else costs.dot_flop

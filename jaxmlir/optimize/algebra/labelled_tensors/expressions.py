@@ -52,7 +52,7 @@ class Expr:
     ``"product"``    of one or two operands, summed over the labels that the result lacks
     ``"add"``        of two
     ``"div"``
-    ``"mask"``       of a mask, and what it lets through
+    ``"mask"``       of a mask, and the operand that it lets through
     ``"diagonal"``   the elements of an operand at which two of its dimensions have one index
     ``"reshape"``    that splits or merges dimensions, by a :class:`LabelledReshape`
     ``"selection"``  the product with a selector, summed over the rows or over the selected ones
@@ -60,14 +60,14 @@ class Expr:
     ``"eye"``        an identity matrix
     ``"iota"``       0, 1, 2 ...
     ``"constant"``   a number
-    ``"leaf"``       of which nothing is known
+    ``"leaf"``       a value about which nothing is known
     ===============  ===============================================================================
 
     Attributes:
       number: a number, higher than those of the operands.
       params: further parameters; those of a product that is a ``dot_general`` are a :class:`Dot`.
       operands: the operands, each with its labels and sign.
-      sizes: of its dimensions, followed by those of the labels that are summed over.
+      sizes: the sizes of its dimensions, then of the labels that are summed over.
       rank: the number of dimensions.
       sums: whether it sums over labels.
       terms: the terms of an ``"add"``, with nested sums flattened, ordered by number.
@@ -123,7 +123,7 @@ class LabelledReshape(NamedTuple):
 
     Attributes:
       operand, result: the labels of each dimension, in row-major order.
-      sizes: of the labels; the operand is broadcast along those that only the result has.
+      sizes: the size of each label; the operand is broadcast along labels that only the result has.
     """
 
     operand: tuple[Labels, ...]
@@ -163,7 +163,7 @@ class Algebra:
     _depth: int = 0
 
     def leaf(self, sizes: Sequence[int], dtype: Any) -> Expr:
-        """An expression of which nothing is known."""
+        """An expression about which nothing is known."""
         expr = self._new("leaf", None, (), tuple(sizes), len(sizes), dtype)
         self.known[expr] = expr
         return expr
@@ -398,7 +398,7 @@ class Algebra:
         Args:
           dims: the labels of the parts of each dimension, in row-major order.
           result: the labels of the parts of each dimension of the result.
-          sizes: of these labels, a mapping or a sequence.
+          sizes: the sizes of these labels, a mapping or a sequence.
         """
         at: dict[int, int] = {}
         for label in itertools.chain(*dims, *result):

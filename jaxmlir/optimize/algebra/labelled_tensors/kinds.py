@@ -38,8 +38,8 @@ class OpKind:
     Attributes:
       is_plain: whether they can be read: operands and the single result are arrays of numbers on
         one device.
-      shapes: of the operands.
-      shape, dtype: of the result.
+      shapes: the shapes of the operands.
+      shape, dtype: the shape and dtype of the result.
     """
 
     def __init__(self, signature: Signature):
@@ -90,7 +90,7 @@ kind_of = functools.cache(OpKind)
 
 @functools.cache
 def described(type_: ir.Type) -> tuple[tuple[int, ...], Any]:
-    """Shape and dtype; a scalar shape and ``None`` unless it is an array of numbers on one
+    """Shape and dtype; ``()`` and ``None`` unless it is a nonempty array of numbers on one
     device."""
     if not is_plain_array(type_) or is_key(aval := aval_of(type_)) or not aval.size:
         return (), None
@@ -126,7 +126,7 @@ class Wiring(NamedTuple):
     Attributes:
       operands: the labels of each operand's dimensions.
       result: the labels of the result's dimensions; a single label is the number of its dimension.
-      sizes: of the labels.
+      sizes: the sizes of the labels.
     """
 
     operands: tuple[Dims, ...]

@@ -71,7 +71,7 @@ class FunctionTensors:
         self.tensors.append(Tensor(expr, dims))
 
     def layout(self, value: int) -> list[int | None]:
-        """For each dimension of a value that of its expression; ``None`` if that lacks it."""
+        """For each dimension of a value, the expression's dimension; ``None`` if it has none."""
         shape, _ = described(self.body.types[value])
         layout: list[int | None] = [None] * len(shape)
         for k, d in enumerate(self.tensors[value].labels):
@@ -113,7 +113,7 @@ def _reader_of(signature: Signature) -> tuple[OpKind, TensorRule | None]:
 
 
 def _use_operands(expr: Expr) -> None:
-    """Records an expression as a user of its operands, and likewise those that are no values."""
+    """Records an expression as a user of its operands; so, too, operands that are no values."""
     for operand, _, _ in expr.operands:
         operand.users.append(expr)
         if operand.value is None and len(operand.users) == 1:

@@ -329,7 +329,7 @@ def _along_dims(
     """Selects a part of each dimension of an operand that the op does not take as a whole.
 
     Args:
-      shape: of the operand.
+      shape: the shape of the operand.
       ways: the selector along each dimension, and its operands.
       adds: whether the op is the transpose: the operand is a part of the result, which is zero
         elsewhere.

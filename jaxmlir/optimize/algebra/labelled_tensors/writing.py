@@ -46,7 +46,7 @@ def write(
     Args:
       root: the expression of the value.
       inputs: the inputs of the recipe.
-      new: the values that have replaced those of other expressions; this one is added.
+      new: by expression, the values that have replaced its value; the new value is added.
     """
     body = reading.body
     values = [new[e] if e in new else body.value(e.value) for e in inputs]
@@ -108,12 +108,12 @@ class TensorRecipe:
     """A recipe that computes a tensor, as a function that JAX traces; hashable.
 
     Attributes:
-      inputs: the layout of each input: for each dimension that of the expression, or ``None``.
+      inputs: for each dimension of each input, the expression's dimension, or ``None``.
       steps: the operations, in order.
-      labels: of the dimensions of the last step.
-      sign: of the result.
-      layout: for each dimension of the result the label, or ``None`` if it is a broadcast.
-      shape: of the result.
+      labels: the labels of the dimensions of the last step.
+      sign: the sign of the result.
+      layout: for each dimension of the result its label, or ``None`` if it is a broadcast.
+      shape: the shape of the result.
     """
 
     inputs: tuple[tuple[int | None, ...], ...]
@@ -420,7 +420,7 @@ class LabelledArray(NamedTuple):
         """The array transposed and broadcast to some labels, which include all of its own.
 
         Args:
-          sizes: of the labels.
+          sizes: the sizes of the labels.
         """
         at = [labels.index(k) for k in self.labels]
         dims, array = sorted(at), self.array

@@ -127,7 +127,7 @@ class EinsumTerm:
       factors: the factors that are not scalars, with their dimensions.
       selectors: matrices that select rows, with their dimensions: that of the rows first.
       scalars: ``("mul" | "div", number)``, in the order in which they apply.
-      sign: of the product.
+      sign: the sign of the product.
       made: indices of identities and broadcasts; a sum over one that no factor has multiplies by
         its size.
     """
@@ -191,7 +191,7 @@ def term_of(expr: Expr, terms: Sequence[EinsumTerm]) -> EinsumTerm:
     """An expression as a product.
 
     Args:
-      terms: of its parts (:func:`parts_of`); they are merged into the result in place.
+      terms: the terms of its parts (:func:`parts_of`); they are merged into the result in place.
 
     Raises:
       NotAnEinsum: its dimensions do not fit those of its parts.

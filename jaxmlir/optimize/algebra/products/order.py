@@ -67,12 +67,12 @@ class Network:
     It is never modified; it is not declared as frozen since that doubles the time to make one.
 
     Attributes:
-      sizes: of the indices.
+      sizes: the sizes of the indices.
       factors: for each tensor, the indices of each of its dimensions.
       selections: the factors that select rows, which come after the tensors.
       out: the indices of each dimension of the result.
       itemsize: bytes of a number.
-      costs: of the target.
+      costs: the costs of the target.
       fixed: the factors that are loop-invariant.
       trips: the iterations of the loop; a product of fixed factors only is computed once for all.
     """
@@ -157,7 +157,7 @@ class PartialProduct(NamedTuple):
     Attributes:
       inside: the set of factors.
       indices: the set of indices of the product.
-      cost: of all steps so far.
+      cost: the cost of all steps so far.
       parts: the two parts that were multiplied; empty for a single factor.
       fixed: whether all factors are loop-invariant.
       selection: the selection, if this is one and no tensor.
@@ -380,7 +380,7 @@ class ContractionPlan(NamedTuple):
       values: the tensors, the selectors and the scalars.
       scalars: ``"mul"`` or ``"div"`` for each scalar; they are applied to the smallest tensor.
       times: the product of the sizes of summed indices that no factor has.
-      sign: of the product.
+      sign: the sign of the product.
       exact: the indices of plain sums, which must not be rounded as matrix products may be.
       dot: the mark of the matrix products.
     """

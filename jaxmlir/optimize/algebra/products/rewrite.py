@@ -212,7 +212,7 @@ class _ProductTrees:
 # -- Products with sums that have a cheap term, written as sums of products --
 
 
-# A sum is expanded into at most so many terms.
+# A sum is expanded into at most this many terms.
 MAX_TERMS = 8
 
 

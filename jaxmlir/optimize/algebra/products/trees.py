@@ -68,7 +68,7 @@ class FunctionProducts:
     Attributes:
       selects: whether selections of rows count as products.
       fixed: if this is a loop body, the loop-invariant values with the number of iterations.
-      costs: of the target.
+      costs: the costs of the target.
       products: the expressions that are products, in order.
       plans: the best orders found, by the structure of the product, each with the positions of the
         plan's values among the product's expressions.

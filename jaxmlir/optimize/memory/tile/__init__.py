@@ -63,7 +63,7 @@ from jaxmlir.transforms.templates import Rules
 # in four tiles / of the entire batch, of 34 MiB, in ms: 10.5 / 16 if each call maps its memory
 # anew; 10 / 8 if the C library has kept the memory, as can happen after larger programs.
 
-# Ops of a loop besides those of its body.
+# The number of ops that a loop adds besides those of its body.
 OPS = 10
 # The factor by which a gain has to exceed the cost: the estimates are no better.
 MARGIN = 1.5
@@ -80,12 +80,12 @@ class StageEstimate(NamedTuple):
     """The memory and the memory traffic of a stage, in bytes.
 
     Attributes:
-      peak: the most bytes stored at once for the entire batch, in place of those of a tile.
+      peak: the most bytes that the stage stores at once for the entire batch, without tiles.
       rows: the bytes that the loop reads and writes by rows.
       shared: the bytes that each tile reads and writes as a whole.
       kernels: the number of kernels of a tile.
-      added: what is stored for other stages that was not stored before, only computed where it
-        was read.
+      added: the bytes stored for other stages of values that were not stored before, but computed
+        where they were read.
     """
 
     peak: int
@@ -202,7 +202,7 @@ class TilePlan(NamedTuple):
 
     Attributes:
       estimates: the estimates of the stages that have a loop, by number.
-      costs: of the target.
+      costs: the costs of the target.
     """
 
     schedule: Schedule

@@ -620,6 +620,6 @@ def _cut(value: ir.Value, dim: int, start: ir.Value | int, size: int) -> ir.Valu
 
 def _together(stacked: Any, *rest: Any, dim: int) -> list[Any]:
     """The rows of all tiles, and those after the last one, as one array."""
-    # Tiles stand where their rows do.
+    # The dimension of the tiles comes right before that of their rows.
     rows = lax.collapse(jnp.moveaxis(stacked, 0, dim), dim, dim + 2)
     return [lax.concatenate([rows, *rest], dim) if rest else rows]

@@ -71,7 +71,7 @@ class WriteChain:
 
     Attributes:
       under: the array before the first write.
-      sizes: of each part, by dimension.
+      sizes: the sizes of each part, by dimension.
       first: the start of a part modulo its size, by dimension: the same for all parts.
       parts: the values written, by the place of the part in the grid of parts.
       last: the last write of the chain.
