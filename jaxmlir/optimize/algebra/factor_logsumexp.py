@@ -170,7 +170,7 @@ def _unused(body: FunctionView, instead: Mapping[int, Collection[int]]) -> list[
 
 
 class FactorLogsumexp(Pass):
-    """Take the exponentials of the constants of a log-sum-exp before the loop.
+    """Compute exponentials of loop-invariant terms of log-sum-exps before the loop.
 
     Options:
       min-iterations: of the loop.

@@ -43,7 +43,7 @@ from jaxmlir.transforms.templates import Rules
 
 
 class HoistSlices(Pass):
-    """Select elements before elementwise ops, not after, where few are selected.
+    """Select elements before elementwise ops instead of after, where few are selected.
 
     Options:
       factor: how many times more elements a value must have than are selected of it.

@@ -85,7 +85,7 @@ MOST_COLUMNS = 16
 
 
 class ReassociateSolves(Pass):
-    """Solve linear systems for the vectors that are wanted; in long loops, multiply by inverses.
+    """Solve linear systems only for needed vectors; in long loops, multiply by inverses.
 
     Options:
       min-gain: how many times fewer operations it must take to solve for vectors.

@@ -273,7 +273,7 @@ RULES: dict[str, LawRule] = {
 
 
 class ShiftInvariance(Pass):
-    """Take no derivative of maxima that results do not depend on, as in a softmax."""
+    """Skip derivatives of maxima that results do not depend on, as in a softmax."""
 
     name: ClassVar[str] = "jaxpr-shift-invariance"
 

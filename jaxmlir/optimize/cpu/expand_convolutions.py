@@ -107,7 +107,7 @@ _BY_SLICE = "split into convolutions in two dimensions"
 
 
 class ExpandConvolutions(ExpandOps):
-    """Write convolutions as others that compile to faster code."""
+    """Rewrite convolutions into forms that compile to faster code."""
 
     name: ClassVar[str] = "jaxpr-expand-convolutions"
 

@@ -89,7 +89,7 @@ _OF_SYSTEM = {
 
 
 class ExpandFactorizations(ExpandOps):
-    """Write factorizations of small matrices, and solutions by triangular ones, entry by entry.
+    """Expand factorizations of small matrices, and small triangular solves, entry by entry.
 
     Options:
       max-size: matrices of more rows or columns are left alone.

@@ -64,7 +64,7 @@ _ALGORITHMS = (lax.DotAlgorithm, lax.DotAlgorithmPreset)
 
 
 class ExpandProducts(ExpandOps):
-    """Write products that sum nothing, or few elements of rows or of small matrices, elementwise.
+    """Expand products that contract no elements, or few of rows or small matrices, elementwise.
 
     Options:
       max-size: products that sum more elements are left alone.

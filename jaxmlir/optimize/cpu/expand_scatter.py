@@ -43,7 +43,7 @@ MAX_LENGTH = 64
 
 
 class ExpandScatter(ExpandOps):
-    """Write what sets or adds one element in each row of a constant array as comparisons.
+    """Write scatters of one element into each row of a constant array as comparisons.
 
     Options:
       max-length: rows of more elements are left alone, and so are rows of more elements than the

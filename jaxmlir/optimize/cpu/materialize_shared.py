@@ -42,7 +42,7 @@ from jaxmlir.passes.remarks import remark
 
 
 class MaterializeShared(Pass):
-    """Store expensive values that are read several times, where XLA would compute them for each.
+    """Store expensive values with several readers, where XLA would recompute them for each.
 
     Options:
       threshold: the cost of an element, in ops, over which a value is fenced.

@@ -55,7 +55,7 @@ MAX_WORK = 1e5
 
 
 class FuseScans(Pass):
-    """Make independent scans of the same body and length one scan of a batched body.
+    """Fuse independent scans of the same body and length into one scan of a batched body.
 
     Options:
       max-work: scans with bodies of more flops are left alone.

@@ -266,7 +266,7 @@ def _transposed(value: ir.Value, permutation: Sequence[int]) -> ir.Value:
 
 
 class InplaceScans(Pass):
-    """Let scans read parts of arrays where they are, and write them to where they will be.
+    """Let scans read rows from the arrays that hold them, and write rows to their destinations.
 
     Options:
       min-piece: rows in shorter contiguous pieces of memory are copied; in bytes.

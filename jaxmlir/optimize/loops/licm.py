@@ -482,7 +482,7 @@ GROWTH = 1.0
 
 
 class Licm(Pass):
-    """Compute before a loop what is the same in each of its iterations, where that pays.
+    """Hoist loop-invariant ops out of loops, where that pays.
 
     Options:
       growth: how many flops saved in an iteration justify keeping one byte more.

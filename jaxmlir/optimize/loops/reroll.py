@@ -82,7 +82,7 @@ APART = 64
 
 
 class Reroll(Pass):
-    """Make a scan of blocks of ops that repeat one after the other, where the loop costs little.
+    """Roll consecutive repeats of a block of ops into a scan, where the loop costs little.
 
     Options:
       stored: the part of the work of an iteration that storing its results may take.

@@ -53,7 +53,7 @@ NUMBERS_SINCE = (0, 11)
 
 
 class RollCalls(Pass):
-    """Make one loop of calls of a function that draws random numbers with keys of their own.
+    """Turn calls that draw random numbers, each with a key of its own, into one loop.
 
     Options:
       min-calls: fewer calls are left alone.

@@ -95,7 +95,7 @@ FREE_BYTES = 1_048_576
 
 
 class SinkReductions(Pass):
-    """Add up after a loop, by one product or scatter, what the loop only adds up.
+    """Replace sums that a loop only accumulates by one product or scatter after the loop.
 
     Options:
       min-bytes: sums of fewer bytes are left alone where a loop does not wait for its kernels.

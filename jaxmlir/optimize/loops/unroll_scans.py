@@ -50,7 +50,7 @@ PART = 0.05
 
 
 class UnrollScans(Pass):
-    """Do several iterations of a short loop in one.
+    """Unroll short loops, several iterations at a time.
 
     Options:
       copies: the maximum number of copies.

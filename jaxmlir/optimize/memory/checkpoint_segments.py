@@ -39,7 +39,7 @@ TRIED = 4
 
 
 class CheckpointSegments(Pass):
-    """Run straight-line forward passes again, a segment at a time, where that saves time.
+    """Recompute straight-line forward passes, a segment at a time, where that saves time.
 
     Options:
       min-peak: programs that need fewer bytes at once are left alone; by default twice the size of

@@ -286,7 +286,7 @@ MIN_GAIN = 0.1
 
 
 class SinkRecompute(Pass):
-    """Compute values that are cheap to have late, not store them while most memory is needed.
+    """Compute cheap values late instead of storing them while most memory is needed.
 
     Options:
       min-peak: programs that need fewer bytes at once are left alone.

@@ -28,7 +28,7 @@ from jaxmlir.support.masks import chosen
 
 
 class Dce(Pass):
-    """Remove what contributes to no result and no effect, in called functions too."""
+    """Remove ops that contribute to no result and no effect, in called functions too."""
 
     name: ClassVar[str] = "jaxpr-dce"
 

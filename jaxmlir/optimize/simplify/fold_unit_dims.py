@@ -50,7 +50,7 @@ Shape = tuple[int, ...]
 
 
 class FoldUnitDims(Pass):
-    """Compute with arrays without their dimensions of size 1."""
+    """Drop dimensions of size 1 from what programs compute with."""
 
     name: ClassVar[str] = "jaxpr-fold-unit-dims"
 

@@ -45,7 +45,7 @@ MIN_SAVED = 16
 
 
 class Outline(Pass):
-    """Make repeated blocks of ops calls of one function.
+    """Outline repeated blocks of ops as calls of one function.
 
     Options:
       min-ops: blocks of fewer ops are left alone.

@@ -44,7 +44,7 @@ from jaxmlir.transforms.templates import Rules
 
 
 class CarryConditions(Pass):
-    """Carry the numbers that the condition of a loop computes of arrays, not the arrays."""
+    """Carry the numbers that a loop's condition computes from arrays, instead of the arrays."""
 
     name: ClassVar[str] = "jaxpr-carry-conditions"
     compilers: ClassVar[tuple[str, ...]] = COMPILERS[name]

@@ -80,7 +80,7 @@ _OF_MAXIMA = frozenset(
 
 
 class SumInProducts(Pass):
-    """Sum up what products read by products, too: exponentials of a softmax, rows of a layer."""
+    """Compute sums by products with the same operand: of exponentials in a softmax, of rows."""
 
     name: ClassVar[str] = "jaxpr-sum-in-products"
     compilers: ClassVar[tuple[str, ...]] = COMPILERS[name]

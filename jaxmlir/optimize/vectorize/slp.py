@@ -574,7 +574,7 @@ class _PackSearch(GroupSearch):
 
 
 class SlpVectorize(BatchGroups):
-    """Compute together, as a batch, what is made alike and then put together or added up."""
+    """Batch similar computations whose results are put together or summed."""
 
     name: ClassVar[str] = "jaxpr-slp-vectorize"
     search: ClassVar = _PackSearch

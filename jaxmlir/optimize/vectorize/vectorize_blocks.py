@@ -275,7 +275,7 @@ def _in_turns(text: OpString) -> Iterator[RepeatedBlock]:
 
 
 class VectorizeBlocks(BatchGroups):
-    """Make blocks of ops that are alike and independent of each other one block on a batch."""
+    """Batch similar blocks of ops that are independent of each other."""
 
     name: ClassVar[str] = "jaxpr-vectorize-blocks"
     search: ClassVar = _BlockSearch

@@ -61,7 +61,7 @@ from jaxmlir.transforms.templates import Rules
 
 
 class FactorLinearSums(Pass):
-    """Compute sums of linear functions by their transposes, or of sums, where that costs less.
+    """Compute sums of linear functions by transposes or from sums of operands, if cheaper.
 
     Options:
       min-gain: how many times faster it has to be in the estimate; 0 does what can be done.

@@ -587,7 +587,7 @@ def _plain(scan: ScanOp) -> dict[str, ir.Attribute]:
 
 
 class RaiseLoops(Pass):
-    """Scan over what a loop reads and writes by its counter; batch independent iterations.
+    """Scan over arrays that a loop indexes by its counter; batch independent iterations.
 
     Options:
       batch-bytes: the bytes that the values of a batch of iterations may take, by default the size

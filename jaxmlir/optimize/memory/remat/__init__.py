@@ -50,7 +50,7 @@ from jaxmlir.transforms.templates import Rules
 
 
 class Remat(Pass):
-    """Store of each iteration of a loop what is cheapest to store, and compute the rest again.
+    """Choose what each iteration of a loop stores for its derivative, and recompute the rest.
 
     Straight-line code is rewritten as well, if a memory budget is not met without that.
 

@@ -360,7 +360,7 @@ class _TileSearch(NamedTuple):
 
 
 class Tile(Pass):
-    """Compute rows of a batch that are independent of each other some at a time.
+    """Compute independent rows of a batch a few at a time.
 
     Options:
       tile-size: rows of a tile.  By default as many as ``tile-bytes`` hold, where that pays; on
