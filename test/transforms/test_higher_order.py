@@ -125,6 +125,22 @@ def test_a_branch_not_taken_makes_no_nan():
     np.testing.assert_array_equal(gradient(batch), np.array([0.0, 0.25], f32))
 
 
+def test_operands_as_residuals_take_the_free_slots_of_other_branches():
+    """The second branch keeps an operand, where the first one keeps a value of its own."""
+
+    def f(x):
+        kept = jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)))
+        both = (lambda x: jnp.sin(jnp.sin(x)), lambda x: jnp.sin(kept(x)))
+        return lax.cond(jnp.sum(x) > 0, *both, x)
+
+    residuals = jax.tree.leaves(jax.eval_shape(lambda x: jax.vjp(f, x)[1], ROWS))
+    forward, _ = jaxmlir.trace(f)(ROWS).vjp()
+    assert len(forward.out_avals) - 1 <= len(residuals)
+    gradient = jaxmlir.trace(lambda x: f(x).sum())(ROWS).grad()
+    for x in (ROWS, -ROWS):
+        np.testing.assert_allclose(gradient(x), jax.grad(lambda x: f(x).sum())(x), rtol=1e-6)
+
+
 def test_residuals_may_be_keys():
     @jax.custom_vjp
     def noisy(x, key):

@@ -11,7 +11,7 @@ With a batched index, a ``cond`` becomes a selection from the results of all bra
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jax import lax
@@ -167,23 +167,27 @@ class _ResidualSlots:
         return taken
 
     def of(
-        self, half: ForwardedFunction, results: Sequence[ir.Type], taken: Sequence[int]
+        self,
+        half: ForwardedFunction,
+        types: Mapping[str, Sequence[ir.Type]],
+        taken: Sequence[int],
     ) -> _SlotNumbers:
         """The slots of one branch's residuals, after all branches have taken theirs.
 
-        A residual that is a result also gets a slot, if only other branches have taken it.
-        Otherwise a loop around the op, which has no other use for the result, would stack it
-        besides the slots.
+        A residual that is an operand or a result also gets a slot, if only other branches have
+        taken it.  Otherwise a loop around the op, which has no other use for the value, would stack
+        it besides the slots.
 
         Args:
-          results: the types of the op's results.
+          types: the types of the op's operands and results, by the kind of residual.
           taken: the slots of the branch's extra results.
         """
         placed = {ResidualSource("extra", i): place for i, place in enumerate(taken)}
         for source in half.residuals:
-            if source.kind == "result" and source not in placed:
+            if source not in placed:
+                type_ = types[source.kind][source.index]
                 free = set(range(len(self.types))).difference(placed.values())
-                fitting = (p for p in sorted(free) if self.types[p] == results[source.index])
+                fitting = (p for p in sorted(free) if self.types[p] == type_)
                 if (place := next(fitting, None)) is not None:
                     placed[source] = place
         return placed
@@ -201,15 +205,15 @@ def _halves(
     firsts = [rules.program.function(half.first) for half in halves]
     outputs = [list(first.type.results) for first in firsts]
     places = _ResidualSlots()
-    extra = [places.take(types[num_results:]) for types in outputs]
-    placed = [places.of(half, outputs[0], taken) for half, taken in zip(halves, extra, strict=True)]
+    extra = [places.take(of_branch[num_results:]) for of_branch in outputs]
+    types = {"operand": [v.type for v in firsts[0].arguments], "result": outputs[0]}
+    placed = [places.of(half, types, taken) for half, taken in zip(halves, extra, strict=True)]
     # Residuals that the op's user has already, in any branch; then the slots of the others.
     pairs = zip(halves, placed, strict=True)
     had = [s for half, place_of in pairs for s in half.residuals if s not in place_of]
     had = list(dict.fromkeys(had))
     for first, place_of in zip(firsts, placed, strict=True):
         _return_places(rules, first, num_results, places.types, place_of)
-    types = {"operand": [v.type for v in firsts[0].arguments], "result": outputs[0]}
     residual_types = [*(types[kind][i] for kind, i in had), *places.types]
     for half, place_of in zip(halves, placed, strict=True):
         index = [had.index(s) if s in had else len(had) + place_of[s] for s in half.residuals]
@@ -235,8 +239,8 @@ def _return_places(
 ) -> None:
     """Makes a branch return all slots, with its own residuals in those it has taken."""
     outs = returned(first)
-    start = {"extra": num_results, "result": 0}
-    residual_at = {place: outs[start[kind] + i] for (kind, i), place in placed.items()}
+    values = {"extra": outs[num_results:], "operand": list(first.arguments), "result": outs}
+    residual_at = {place: values[kind][i] for (kind, i), place in placed.items()}
     with before_return(first), first.location:
         rest = [
             residual_at[i] if i in residual_at else rules.filler(t) for i, t in enumerate(types)
