@@ -509,9 +509,6 @@ def _refers(op: Any) -> bool:
     return any(True for _, attr in op.attributes.items() for _ in symbol_uses(attr))
 
 
-# Kinds of rules that need no custom derivative rules, or that can leave them untraced.
-_WITHOUT_RULES = frozenset({"partial_eval", "batch", "batched"})
-
 # Kinds of rules whose patterns name no dimensions.
 _OF_ANY_SHAPE = frozenset({"jvp", "linearize", "transpose"})
 
