@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.lax import GatherScatterMode
 
+from jaxmlir._compat import dtypes
 from jaxmlir.dialect.ops import OPS
 from jaxmlir.interpret.interpreter import Node
 from jaxmlir.sparse.movement import MOVES
@@ -35,13 +36,16 @@ class Bounds(NamedTuple):
 
 
 _EXACT = 2.0**53
+_ORDERED = (np.bool_, np.integer, np.floating)
 
 
 def exactly(array: Any) -> Bounds:
-    """The bounds of known numbers."""
+    """The bounds of known numbers; infinite for NaN, and for values that have no order."""
+    if not any(dtypes.issubdtype(array.dtype, kind) for kind in _ORDERED):
+        return unknown(array.shape)
     numbers = np.asarray(array).astype(np.float64)
-    large = np.abs(numbers) > _EXACT
-    return Bounds(np.where(large, -np.inf, numbers), np.where(large, np.inf, numbers))
+    is_exact = np.abs(numbers) <= _EXACT
+    return Bounds(np.where(is_exact, numbers, -np.inf), np.where(is_exact, numbers, np.inf))
 
 
 def unknown(shape: Sequence[int]) -> Bounds:
@@ -115,6 +119,13 @@ def _of_booleans(rule: BoundsRule) -> BoundsRule:
     return lambda node, *xs: rule(node, *xs) if node.avals()[0].dtype.kind == "b" else None
 
 
+def _converted(node: Node, x: Bounds) -> Bounds:
+    """The rule of conversions: a number is true unless it is 0, and an integer has no fraction."""
+    if node.avals()[0].dtype.kind == "b":
+        return _not(_equal)(node, x, exactly(np.zeros(())))
+    return Bounds(np.trunc(x.low), np.trunc(x.high))
+
+
 def _absolute(node: Node, x: Bounds) -> Bounds:
     whole = _hull(np.abs(x.low), np.abs(x.high))
     return Bounds(np.where((x.low <= 0) & (x.high >= 0), 0, whole.low), whole.high)
@@ -160,8 +171,15 @@ def _place(node: Node, x: Bounds) -> Bounds:
     return Bounds(np.zeros(()), np.array(float(last)))
 
 
-def _reduced(function: Any) -> BoundsRule:
-    return lambda node, x: Bounds(*(function.reduce(end, axis=node.get("axes")) for end in x))
+def _reduced(function: Any, of_none: float) -> BoundsRule:
+    """The rule of a reduction.
+
+    Args:
+      of_none: the result for no elements: a number that is none of the type, i.e. unknown.
+    """
+    return lambda node, x: Bounds(
+        *(function.reduce(end, axis=node.get("axes"), initial=of_none) for end in x)
+    )
 
 
 def _moved(node: Node, *operands: Bounds) -> Bounds | None:
@@ -183,11 +201,11 @@ def _moved(node: Node, *operands: Bounds) -> Bounds | None:
 _RULES: dict[str, BoundsRule] = {
     **dict.fromkeys((*MOVES, "gather"), _moved),
     **dict.fromkeys(("argmax", "argmin"), _place),
-    **dict.fromkeys(("convert_element_type", "stop_gradient"), _monotone(lambda x: np.trunc(x))),
     "abs": _absolute,
     "add": _monotone(np.add),
     "and": _of_booleans(_monotone(np.minimum)),
     "clamp": _monotone(lambda low, x, high: np.minimum(np.maximum(x, low), high)),
+    "convert_element_type": _converted,
     "div": _quotient,
     "eq": _equal,
     "ge": lambda node, x, y: _compared(np.less_equal)(node, y, x),
@@ -203,13 +221,14 @@ _RULES: dict[str, BoundsRule] = {
     "neg": lambda node, x: Bounds(-x.high, -x.low),
     "not": _of_booleans(lambda node, x: Bounds(1 - x.high, 1 - x.low)),
     "or": _of_booleans(_monotone(np.maximum)),
-    "reduce_and": _of_booleans(_reduced(np.minimum)),
-    "reduce_max": _reduced(np.maximum),
-    "reduce_min": _reduced(np.minimum),
-    "reduce_or": _of_booleans(_reduced(np.maximum)),
+    "reduce_and": _of_booleans(_reduced(np.minimum, np.inf)),
+    "reduce_max": _reduced(np.maximum, -np.inf),
+    "reduce_min": _reduced(np.minimum, np.inf),
+    "reduce_or": _of_booleans(_reduced(np.maximum, -np.inf)),
     "rem": _remainder,
     "select_n": _select,
     "sign": _monotone(np.sign),
+    "stop_gradient": lambda node, x: x,
     "sub": lambda node, x, y: Bounds(x.low - y.high, x.high - y.low),
 }
 
