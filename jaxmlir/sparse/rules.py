@@ -94,7 +94,14 @@ class LeafOp(NamedTuple):
 
 
 def sets_of(leaf: LeafOp) -> Sets | None:
-    """The sets of an op's results; ``None`` if no rule knows them."""
+    """The sets of an op's results; ``None`` if no rule knows them.
+
+    An empty array depends on nothing, so rules are not asked about it.
+    """
+    operands = [x._replace(rows=None) if 0 in x.shape else x for x in leaf.operands]
+    leaf = leaf._replace(operands=operands)
+    if not leaf.depending or all(0 in shape for shape in leaf.shapes):
+        return [None] * len(leaf.shapes)
     for rule in _rules_of(leaf.name):
         sets = rule(leaf)
         if sets is not None:

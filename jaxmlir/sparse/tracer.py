@@ -19,6 +19,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+import jax
 import numpy as np
 from scipy import sparse
 
@@ -43,8 +44,9 @@ _FEW = 64
 """Values of so few elements are computed at once, not on demand: e.g. a loop's counter."""
 
 
-# Ops that run the user's own code, or need another device, are never evaluated for the analysis.
-_NOT_RUN = with_trait(Trait.IMPURE) | with_trait(Trait.CUSTOM_CALL)
+# Ops that run the user's own code, or may give something else on other devices, are never evaluated
+# for the analysis.
+_NOT_RUN = with_trait(Trait.IMPURE) | with_trait(Trait.CUSTOM_CALL) | {"jaxpr.platform_index"}
 
 
 class Tracer(Interpreter):
@@ -109,7 +111,7 @@ class Tracer(Interpreter):
         @functools.cache
         def results() -> list[Any]:
             arrays = [x.known() for x in operands]
-            compute = VALUES.get(node.name.removeprefix("jaxpr."))
+            compute = VALUES.get(node.name.removeprefix("jaxpr.")) if _in_numpy(arrays) else None
             with np.errstate(all="ignore"):
                 computed = compute and compute(node, arrays)
             return node.bind(self.program)(*arrays) if computed is None else computed
@@ -128,7 +130,7 @@ class Tracer(Interpreter):
         """The results of an op whose value is not known, with bounds of their elements."""
         values = [Value(shape) for shape in shapes]
         if len(values) == 1:
-            kind = getattr(node.avals()[0], "dtype", np.dtype("V")).kind
+            kind = _kind(node.avals()[0])
             if kind in "iub":
                 of_result = bounds.of_result
             elif (
@@ -183,7 +185,7 @@ class Tracer(Interpreter):
 
     def _scan(self, node: Node, operands: list[Value]) -> list[Value]:
         length, ops = node.get("length"), plan_of(self.program, node.get("jaxpr")).nodes
-        if core.is_constant_dim(length) and 0 < length * len(ops) <= self.unrolled:
+        if core.is_constant_dim(length) and length * max(1, len(ops)) <= self.unrolled:
             return INTERPRETATIONS[node.name](self, node, operands)
         groups = split(operands, node.get("num_consts", 0), node.get("num_carry", 0))
         return self._scan_as_relation(node, *groups)
@@ -210,7 +212,7 @@ class Tracer(Interpreter):
         if any(x.rows is not None for x in values):
             rows = self.columns.joined([_rows_of(x, self.columns) for x in values])
             return Value(aval.shape, rows)
-        is_known = all(x.known is not None for x in values)
+        is_known = all(x.known is not None for x in values) and len(values) > 0
         known = functools.partial(_stack_known, values) if is_known else None
         return Value(aval.shape, None, known)
 
@@ -386,8 +388,9 @@ def _stacked(
     return sets
 
 
-def _stack_known(parts: Sequence[Value]) -> np.ndarray:
-    return np.stack([x.known() for x in parts])
+def _stack_known(parts: Sequence[Value]) -> Any:
+    arrays = [x.known() for x in parts]
+    return np.stack(arrays) if _in_numpy(arrays) else jax.numpy.stack(arrays)
 
 
 _CALLS = CALLEES | {"jaxpr.linear_call": "callee", "jaxpr.remat_opt": "fwd_jaxpr"}
@@ -408,6 +411,16 @@ def _may_be_zero(x: Value) -> bool:
         return x.limits is not None
     known = x.known()
     return np.ndim(known) > 0 and not np.all(known)
+
+
+def _kind(aval: Any) -> str:
+    """The kind of an array's elements, as numpy has it; 'V' for those that it does not have."""
+    return getattr(getattr(aval, "dtype", None), "kind", "V")
+
+
+def _in_numpy(arrays: Sequence[Any]) -> bool:
+    """Whether numpy has the arrays: random keys are arrays of JAX only."""
+    return all(isinstance(x, np.ndarray | np.generic) for x in arrays)
 
 
 def _has_effects(node: Node) -> bool:

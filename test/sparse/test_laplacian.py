@@ -113,7 +113,10 @@ FUNCTIONS = {
     "scan": lambda x: lax.scan(lambda c, a: (jnp.sin(c * a) + c, c**2), x[:2], x[2:4])[1].sum(),
     "rule": lambda x: jnp.sum(ruled(x) * x[::-1]),
     "several-results": lambda x: {"cubes": x**3, "products": jnp.outer(x, x), "rounded": x.round()},
-    "empty": lambda x: {"sum": x[:0].sum() + jnp.sum(x**2), "none": x[:0] ** 2},
+    "empty": lambda x: {
+        "sum": x[:0].sum() + jnp.sum(x**2),
+        "none": jnp.outer(x[:0], x).sum(1) ** 2,
+    },
     "integers": lambda x: x[(2 * x).astype(int).sum() % 6] ** 2,
 }
 

@@ -43,6 +43,22 @@ def pulled_back(x):
 pulled_back.defvjp(lambda x: (2 * x, x), lambda x, ct: (ct[::-1] * x,))
 
 
+def of_empty(x):
+    """Ops along dimensions without elements, and windows that fit nowhere."""
+    rows, kernel = x.reshape(0, 5), np.ones((2, 1, 3), np.float32)
+    return [
+        jnp.cumsum(x),
+        lax.reduce_window(rows, 0.0, lax.add, (1, 2), (1, 1), "VALID"),
+        lax.conv_general_dilated(rows[:, None], kernel, (1,), "SAME"),
+        lax.linalg.triangular_solve(np.zeros((0, 0), np.float32), rows, left_side=True),
+    ]
+
+
+def entry(table, x):
+    """One of three numbers that are not all known to be ordered, or whole."""
+    return lax.dynamic_index_in_dim(np.float32(table), jnp.argmax(x[:3]), keepdims=False)
+
+
 def recurrence(x):
     return lax.fori_loop(1, 5, lambda i, y: y.at[i].set(x[i] + y[i - 1] ** 2), x)
 
@@ -74,6 +90,7 @@ TIGHT = {
     "scatter-set": lambda x: x.at[PLACES[:3]].set(x[:3] ** 2),
     "computed-indices": lambda x: x[(2 * jnp.arange(5)) % 5] * x,
     "cases": lambda x: lax.select_n(np.int32([-1, 0, 1, 2, 7]), x, x[::-1], 2 * x[::-1]),
+    "chosen-indices": lambda x: x[lax.select_n(np.int32([-1, 0, 1, 2, -3]), PLACES, PLACES[::-1])],
     "mask": lambda x: jnp.where(np.arange(5) < 2, x, x[::-1] * x),
     "zeros": lambda x: x[::-1] * np.array([1.0, 0, 0, 2, 0], np.float32),
     "random-factors": lambda x: x[::-1] * jax.random.bernoulli(jax.random.key(3), 0.5, (5,)),
@@ -91,6 +108,7 @@ TIGHT = {
     "batched": lambda x: jax.vmap(lambda i: x[i] ** 2)(jnp.arange(5)[::-1]),
     "tree": lambda x: {"a": x[:2] ** 2, "b": [x[2] * x[3]]},
     "long-scan": lambda x: lax.scan(lambda c, a: (c, c[0] * a), x, jnp.tile(x, 2000))[1][:7],
+    "empty": lambda x: [x**2, *of_empty(x[:0]), lax.scan(lambda c, a: (c * a, c), x[0], x[:0])],
 }
 # Functions whose pattern also covers arguments with more nonzero elements.
 SOUND = {
@@ -99,6 +117,7 @@ SOUND = {
     "max": lambda x: jnp.max(x[:, None] * jnp.ones((5, 3)), axis=0),
     "pool-max": lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (2,), (1,), "VALID"),
     "dynamic": lambda x: lax.dynamic_slice(x, (jnp.argmax(x),), (2,)),
+    "no-maximum": lambda x: x[lax.reduce_max(jnp.argsort(x)[:0], (0,))],
     "written": lambda x: lax.dynamic_update_slice(x, x[:2] ** 2, (jnp.argmin(x),)),
     "cond": lambda x: lax.cond(x[0] > 0, lambda x: x**2, lambda x: x[::-1], x),
     "while": until,
@@ -123,6 +142,8 @@ REACHED = {
     "compared": lambda x: x[(x[0] > x[1]).astype(int) + 1],
     "power": lambda x: x[3 - jnp.argmax(x[:2]) ** 2],
     "sign": lambda x: x[jnp.sign((10 * x[0]).astype(int)) + 1],
+    "fractions": lambda x: lax.cond(entry([0, 0.5, 0], x).astype(bool), jnp.square, jnp.flip, x),
+    "not-a-number": lambda x: lax.cond(entry([0, np.nan, 1], x) > 0, jnp.square, jnp.flip, x),
     "branches": lambda x: lax.switch(jnp.argmax(x[:2]), [jnp.sin, jnp.square, jnp.cumsum], x),
 }
 
@@ -149,6 +170,26 @@ def test_what_depends_on_values_is_in_the_pattern(name):
     f = SOUND[name]
     nonzero = dense_jacobian(f, X) != 0
     assert not nonzero[~pattern_of(f, X).to_dense()].any()
+
+
+def test_random_keys_are_followed():
+    def f(x, key):
+        known = jax.random.split(jax.random.key(0), 3)
+        chosen = jnp.where(np.array([True, False]), known[:2], known[::-1][:2])
+        (first,), keys = jax.random.split(key, 1), jnp.stack([chosen, jnp.tile(key, 2)])
+        noise = jax.vmap(lambda key: jax.random.normal(key, x.shape))(keys[:, 1])
+        return (x * noise).sum(0) * jax.random.bits(jax.random.fold_in(first, x.size))
+
+    program = jaxmlir.trace(f)(X, jax.random.key(1))
+    np.testing.assert_array_equal(program.jacobian_sparsity().to_dense(), np.eye(5))
+
+
+def test_a_pattern_holds_on_every_platform():
+    def f(x):
+        return lax.platform_dependent(x, cpu=jnp.square, default=jnp.flip)
+
+    pattern = jaxmlir.trace(f)(X).jacobian_sparsity()
+    np.testing.assert_array_equal(pattern.to_dense(), np.eye(5) + np.eye(5)[::-1] > 0)
 
 
 def test_a_backward_rule_is_what_counts():

@@ -201,7 +201,7 @@ class _ForwardLaplacian(Interpreter):
         return _LaplacianValue(array)
 
     def leaf(self, node: Node, operands: list[Any]) -> list[Any]:
-        depending = [i for i, x in enumerate(operands) if x.base is not None]
+        depending = [i for i, x in enumerate(operands) if x.base is not None and x.value.size]
         if not depending or node.name == "jaxpr.stop_gradient":
             return [
                 _LaplacianValue(x) for x in self._independent(node, [x.value for x in operands])
