@@ -41,11 +41,6 @@ def _convert(node: Node, operands: Sequence[np.ndarray]) -> list[np.ndarray] | N
     return [x.astype(aval.dtype)]
 
 
-def _select(node: Node, operands: Sequence[np.ndarray]) -> list[np.ndarray] | None:
-    which, *cases = operands
-    return [np.where(which, cases[1], cases[0])] if len(cases) == 2 else None
-
-
 def _ufunc(function: Callable[..., Any]) -> Evaluate:
     return lambda node, operands: [np.asarray(function(*operands))]
 
@@ -74,6 +69,6 @@ VALUES: dict[str, Evaluate] = {
     **{name: _ufunc(function) for name, function in _UFUNCS.items()},
     "convert_element_type": _convert,
     "iota": _iota,
-    "select_n": _select,
+    "select_n": lambda node, operands: moves.select(*operands),
 }
 """The ops for which numpy computes the same value as every backend; others are compiled."""

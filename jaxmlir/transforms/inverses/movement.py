@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxmlir.analysis.moves import MOVES, Move
+from jaxmlir.analysis.moves import MOVES, Move, select
 from jaxmlir.dialect.builder import overwrites
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops.record import operands_in
@@ -307,14 +307,7 @@ class Select(Movement):
                 site.solver.tell_part(case, ValuePart(which, i, len(cases)), result)
 
 
-def _select(which: np.ndarray, *cases: np.ndarray) -> list[np.ndarray]:
-    # As in JAX's lowering, a number out of range selects the first or the last case.
-    which = np.broadcast_to(which, cases[0].shape).astype(int).clip(0, len(cases) - 1)
-    # Not `np.choose`, which takes no more than 64.
-    return [np.take_along_axis(np.stack(cases), which[None], 0)[0]]
-
-
-RULES["select_n"] = Select(Move(_select), moved=(1, ...))
+RULES["select_n"] = Select(Move(select), moved=(1, ...))
 
 # --- values passed through ------------------------------------------------------------------------
 
