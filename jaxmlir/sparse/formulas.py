@@ -49,6 +49,9 @@ def of_result(node: Node, operands: Sequence[Value], shape: Sequence[Size]) -> S
     formulas = [formula_of(x) for x in operands]
     if any(x is None for x in formulas):
         return None
+    if name == "convert_element_type" and dtype == np.bool_ and _are_sums(formulas[0]):
+        # A number is true unless it is 0.
+        name, formulas = "ne", [*formulas, _objects(AffineSum(0))]
     if name in _MOVES:
         return _MOVES[name](node, operands, formulas, shape, fixed)
     rule = _RULES.get(name)
@@ -147,9 +150,12 @@ def _convert(
     node: Node, operands: Any, formulas: Any, shape: Sequence[Size], fixed: Sequence[int]
 ) -> SymbolicArray | None:
     (array,) = formulas
-    return (
-        SymbolicArray(array) if all(isinstance(x, AffineSum) for x in array.reshape(-1)) else None
-    )
+    return SymbolicArray(array) if _are_sums(array) else None
+
+
+def _are_sums(array: np.ndarray) -> bool:
+    """Whether an array holds sums, not booleans."""
+    return all(isinstance(x, AffineSum) for x in array.reshape(-1))
 
 
 FormulaRule = Callable[..., "SymbolicArray | None"]
