@@ -161,7 +161,14 @@ class SparsityPattern:
             reasons = [Diagnostic(*reason) for reason in about.pop("reasons")]
             pattern = cls(about.pop("shape"), indptr, indices, reasons=reasons, **about)
             pattern.to_scipy().check_format()
-        except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as e:
+        except (
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            EOFError,
+            zipfile.BadZipFile,
+        ) as e:
             raise ArgumentError(f"{os.fspath(path)} is no sparsity pattern: {e}") from e
         return pattern
 

@@ -76,6 +76,13 @@ def test_a_band_takes_as_many_products_as_it_is_wide(width):
     assert pattern_of(matrix).colors == 2 * width + 1
 
 
+def test_few_rows_with_several_elements_are_found():
+    """All rows of a large matrix have one element each, but for a few."""
+    matrix = sparse.identity(20_000, format="lil")
+    matrix[5_000:5_002, 3] = 1
+    assert pattern_of(matrix.tocsr()).colors == 2
+
+
 def test_an_irregular_pattern_is_coloured_without_trying_all_lattices():
     random = sparse.random(1000, 1000, 0.004, format="csr", random_state=0)
     matrix = (random + random.T + sparse.identity(1000)).tocsr()
@@ -96,8 +103,11 @@ def test_a_pattern_is_kept_in_a_file(tmp_path):
     np.testing.assert_array_equal(found.to_dense(), pattern.to_dense())
     assert (found.in_shapes, found.reasons, found.symmetric) == (((5,),), (reason,), False)
     (tmp_path / "other.npz").write_bytes(b"PK\x03\x04 nothing")
-    with pytest.raises(ArgumentError, match="is no sparsity pattern"):
-        SparsityPattern.load(tmp_path / "other.npz")
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    np.savez(tmp_path / "number.npz", about="3", indptr=[0], indices=[0])
+    for name in ("other.npz", "array.npy", "number.npz"):
+        with pytest.raises(ArgumentError, match="is no sparsity pattern"):
+            SparsityPattern.load(tmp_path / name)
 
 
 def test_a_pattern_is_shown():
