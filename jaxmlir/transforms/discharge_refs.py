@@ -27,7 +27,7 @@ from jaxmlir._compat import core, effects, state_types
 from jaxmlir.analysis.call_graph import CallGraph
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import codec, locations, op_signature
-from jaxmlir.dialect.builder import copy, create, returned, symbol_ref
+from jaxmlir.dialect.builder import create, returned, symbol_ref
 from jaxmlir.dialect.ir import func, functions, ir, scope, symbol_uses
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import CALLEES
@@ -149,9 +149,7 @@ def _write(
             values.update(zip(op.results, outs[:n], strict=True))
             values.update(zip(refs, outs[n:], strict=True))
         else:
-            outs = copy(op, name, args)
-            if outs:
-                _forget(outs[0].owner)
+            outs = create(name, list(op.results.types), args, _pure_attributes(op))
             values.update(zip(op.results, outs, strict=True))
 
 
@@ -168,15 +166,14 @@ def _first_value(rules: Rules, op: Any, name: str, args: list[ir.Value]) -> ir.V
     return value
 
 
-def _forget(op: Any) -> None:
-    """Removes the effect of making references from a call, whose callee makes none any more."""
-    attributes = op.attributes
-    if "jaxpr.effects" in attributes:
-        left = [effect for effect in attributes["jaxpr.effects"] if effect != _internal()]
-        if left:
-            attributes["jaxpr.effects"] = ir.ArrayAttr.get(left)
-        else:
-            del attributes["jaxpr.effects"]
+def _pure_attributes(op: Any) -> dict[str, ir.Attribute]:
+    """The attributes of an op, without the effect of making references: its functions make none any
+    more."""
+    attributes = dict(op.attributes.items())
+    effect_list = [e for e in attributes.pop("jaxpr.effects", ()) if e != _internal()]
+    if effect_list:
+        attributes["jaxpr.effects"] = ir.ArrayAttr.get(effect_list)
+    return attributes
 
 
 # --- ops ------------------------------------------------------------------------------------------

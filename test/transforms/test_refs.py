@@ -195,6 +195,21 @@ def test_the_pass_leaves_no_reference(f, pure):
     np.testing.assert_array_equal(discharged(X), jax.jit(pure)(X))
 
 
+def test_a_call_without_results_makes_no_reference_any_more():
+    @jax.jit
+    def printed(x):
+        ref = jax.new_ref(x)
+        ref[...] += 1
+        jax.debug.print("{}", ref[0])
+
+    def f(x):
+        printed(x)
+        return x * 2
+
+    discharged = str(jaxmlir.trace(f)(X).run_passes("jaxpr-discharge-refs"))
+    assert "DebugEffect" in discharged and "InternalMutableArrayEffect" not in discharged
+
+
 @pytest.mark.parametrize(("f", "pure"), [PROGRAMS[3], PROGRAMS[5]], ids=["branching", "ruled"])
 def test_inside_other_code(f, pure):
     """JAX has no Hessian of the first function with references, and cannot compile the second."""
