@@ -15,10 +15,10 @@ from typing import ClassVar, NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import locations
-from jaxmlir.dialect.builder import clone, filled, set_attribute, zeros
+from jaxmlir.dialect.builder import clone, filled, returned, set_attribute, zeros
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
-from jaxmlir.dialect.types import tangent_type_of
+from jaxmlir.dialect.types import has_tangent, tangent_type_of
 from jaxmlir.errors import TransformError
 from jaxmlir.passes.options import at_function
 from jaxmlir.support.masks import Mask, chosen
@@ -121,9 +121,12 @@ def grad(
             f"the gradient of @{symbol} is that of one scalar result; it has {len(results)}"
             + ("" if has_aux else " (has-aux keeps results after the first)"),
         )
-    if not isinstance(results[0], ir.RankedTensorType) or results[0].shape:
+    tangible = has_tangent(returned(function)[0])
+    if not tangible or results[0].shape:
         raise at_function(
-            function, f"the gradient of @{symbol} is that of a scalar; its result is {results[0]}"
+            function,
+            f"the gradient of @{symbol} is that of a scalar; its result is {results[0]}"
+            + ("" if tangible else ", which has no tangents"),
         )
     activity = activity_of(rules, symbol, active, "linearize")
     active_out = (activity.results[0], *[False] * (len(results) - 1))

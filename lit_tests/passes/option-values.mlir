@@ -17,6 +17,7 @@
 // RUN: not jaxmlir-opt %s --jaxpr-inverse='argnums=0 known=0' 2>&1 | FileCheck %s --check-prefix=GIVEN
 // RUN: not jaxmlir-opt %s --jaxpr-inverse='argnums=0 log-det=true' 2>&1 | FileCheck %s --check-prefix=SQUARE
 // RUN: not jaxmlir-opt %s --jaxpr-grad=func=g 2>&1 | FileCheck %s --check-prefix=SCALAR
+// RUN: not jaxmlir-opt %s --jaxpr-grad=func=whole 2>&1 | FileCheck %s --check-prefix=WHOLE
 // RUN: not jaxmlir-opt %s --jaxpr-licm=growth=-0.5 2>&1 | FileCheck %s --check-prefix=AMOUNT
 
 // NUMBER: option-values.mlir:[[# @LINE + 18]]:1: error: @f has 2 arguments, and none is number 7
@@ -43,4 +44,9 @@ func.func @f(%x: tensor<4xf32>, %n: tensor<i32>) -> tensor<f32> {
 }
 func.func private @g(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %x : tensor<4xf32>
+}
+// WHOLE: option-values.mlir:[[# @LINE + 1]]:1: error: the gradient of @whole is that of a scalar; its result is tensor<i32>, which has no tangents
+func.func private @whole(%x: tensor<f32>) -> tensor<i32> {
+  %0 = "jaxpr.convert_element_type"(%x) {new_dtype = i32} : (tensor<f32>) -> tensor<i32>
+  return %0 : tensor<i32>
 }
