@@ -302,6 +302,14 @@ def test_bits_of_a_weak_type():
     assert float(inverse(program(1.5))) == 1.5
 
 
+def test_bits_have_no_log_determinant():
+    def next_number(x):
+        return lax.bitcast_convert_type(lax.bitcast_convert_type(x, jnp.int32) + 1, jnp.float32)
+
+    with pytest.raises(TransformError, match="bits have no derivative"):
+        jaxmlir.trace(next_number)(1.0).inverse_and_log_det()
+
+
 # --- what is known later --------------------------------------------------------------------------
 
 

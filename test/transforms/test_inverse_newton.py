@@ -70,6 +70,12 @@ def test_a_monotone_function_is_inverted_to_the_last_digits(f, domain, dtype):
         assert (jnp.abs(found - x) <= tolerance).all(), (found, x)
 
 
+def test_an_unknown_in_half_precision():
+    x = jnp.asarray(POINTS[1:-1], jnp.float16)
+    found = jaxmlir.trace(twice)(x).inverse(newton=True)(twice(x))
+    np.testing.assert_allclose(twice(found), twice(x), rtol=1e-3, atol=1e-4)
+
+
 def test_derivatives_are_those_of_the_implicit_function():
     with jax.enable_x64(True):
         inverse = jaxmlir.trace(lambda x, a: x + a * jnp.tanh(x))(1.0, 0.5).inverse(0, newton=True)

@@ -191,8 +191,9 @@ def _bracket(function: Callable[[Any], Any], y: Any, start: Any) -> tuple[Any, A
     """The ends of an interval that contains the root, NaN if there is none, and whether the
     function rises; points where it is NaN are ignored."""
     info = jnp.finfo(start.dtype)
+    least, most = float(info.tiny), float(info.max)
     powers = [2.0**k for e in _EXPONENTS for k in (e, -e)]
-    positive = sorted({float(info.max), np.inf, *(p for p in powers if info.tiny <= p <= info.max)})
+    positive = sorted({most, np.inf, *(p for p in powers if least <= p <= most)})
     points = jnp.array([-p for p in reversed(positive)] + [0.0, *positive], start.dtype)
     nan = jnp.full_like(start, jnp.nan)
 

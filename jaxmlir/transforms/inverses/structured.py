@@ -91,6 +91,8 @@ class TypeConversion(InverseRule):
         y, (target,) = site.whole(site.results[0]), site.operands
         if y is not None and site.whole(target) is None:
             aval, convert = aval_of(target.type), self.convert
+            if site.solver.log_det is not None and jnp.issubdtype(aval.dtype, jnp.inexact):
+                raise NotInvertible("bits have no derivative, so it has no log-determinant")
             (value,) = site.emit(("to", aval), lambda y: [convert(y, aval)], [y])
             site.tell(target, value)
 
