@@ -170,7 +170,8 @@ def hoist(rules: Rules, function: func.FuncOp, num_constants: int, first: int) -
     taken = tuple(i for i, v in enumerate(outs) if i >= first and v in values)
     used.update(dict.fromkeys(v for i, v in enumerate(outs) if i < first and v in values))
     remaining = tuple(i for i, v in enumerate(arguments[:num_constants]) if v in used)
-    computed = [v for v in used if v not in set(arguments)]
+    given = set(arguments)
+    computed = [v for v in used if v not in given]
     outer.finish([values[v] for v in [*computed, *(outs[i] for i in taken)]])
 
     set_results(function, [v for i, v in enumerate(outs) if i not in taken])
