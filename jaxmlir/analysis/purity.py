@@ -26,7 +26,7 @@ _IMPURE = ops.with_trait(ops.Trait.IMPURE)
 
 
 # JAX declares no effect for it, although every run draws other numbers.
-_DRAWS = "jaxpr.rng_uniform"
+DRAWS = "jaxpr.rng_uniform"
 
 
 # A backward rule need not be linear in the cotangent.  One that clips it gives something else for
@@ -42,7 +42,7 @@ class CountedOps:
     """
 
     def __init__(self, program: Module):
-        self._draw = _ReachingOps(program, frozenset({_DRAWS}))
+        self._draw = _ReachingOps(program, frozenset({DRAWS}))
         self._have_rule = _ReachingOps(program, _WITH_VJP_RULE)
 
     def __call__(self, signature: Signature) -> bool:

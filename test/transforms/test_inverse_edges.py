@@ -302,6 +302,18 @@ def test_bits_of_a_weak_type():
     assert float(inverse(program(1.5))) == 1.5
 
 
+def test_drawn_numbers_are_not_drawn_again():
+    def scaled(x):
+        return x * jax.jit(lambda: lax.rng_uniform(1.0, 2.0, (3,)))()
+
+    x = np.float32([1, 2, 3])
+    program = jaxmlir.trace(scaled)(x)
+    with pytest.raises(TransformError, match="its operands 0 and 1 are unknown"):
+        program.inverse()
+    y, log_det = program.forward_and_log_det()(x)
+    np.testing.assert_allclose(log_det, np.log(y / x).sum(), rtol=1e-5)
+
+
 def test_bits_have_no_log_determinant():
     def next_number(x):
         return lax.bitcast_convert_type(lax.bitcast_convert_type(x, jnp.int32) + 1, jnp.float32)

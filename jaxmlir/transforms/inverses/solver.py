@@ -24,10 +24,11 @@ import numpy as np
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.function_view import ops_of
+from jaxmlir.analysis.purity import DRAWS
 from jaxmlir.bridge import params
 from jaxmlir.bridge.exporter import constant_value
 from jaxmlir.dialect import codec, locations, ops
-from jaxmlir.dialect.builder import copy, zeros
+from jaxmlir.dialect.builder import copy, reached_ops, symbols_of, zeros
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import DiagnosticError, JaxmlirError, TransformError
@@ -424,6 +425,8 @@ class Site:
             computed = self.solver.computed
             if computed:
                 outs = [computed[v] for v in self.results]
+            elif _draws(self.solver.rules, self.op, self.name):
+                return
             else:
                 outs = copy(self.op, self.name, list(map(self.whole, self.operands)))
             for result, value in zip(self.results, outs, strict=True):
@@ -492,6 +495,18 @@ class Site:
         return locations.error_at(TransformError, self.op.location, message, notes)
 
 
+def _draws(rules: Rules, op: Any, name: str) -> bool:
+    """Whether an op, or one in its functions, draws numbers: each time it gives other ones."""
+    return name == DRAWS or (
+        ops.may_have_functions(name)
+        and any(rules.functions.once(_function_draws, symbol) for symbol in symbols_of(op))
+    )
+
+
+def _function_draws(rules: Rules, symbol: str) -> bool:
+    return any(name == DRAWS for _, name in reached_ops(rules.program.functions, symbol))
+
+
 def _static(solver: Solver, value: ir.Value) -> np.ndarray | None:
     """Computes a value if it depends on constants only; each op runs once."""
     arrays: dict[ir.Value, Any] = solver.static_values
@@ -522,6 +537,8 @@ def _computed(solver: Solver, op: Any) -> list[Any]:
         return [constant_value(solver.rules.program, op)]
     inputs = [solver.static_values[v] for v in op.operands]
     if any(v is None for v in inputs) or "jaxpr.effects" in op.attributes:
+        return [None] * len(op.results)
+    if _draws(solver.rules, op, op.name):
         return [None] * len(op.results)
     with jax.ensure_compile_time_eval():
         return core.jaxpr_as_fun(solver.rules.jaxpr_of(op, op.name))(*inputs)
