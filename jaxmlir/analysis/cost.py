@@ -315,7 +315,7 @@ def _each_operand(node: OpView, operands: list[Any], results: list[Any]) -> int:
 
 
 def _reduction(node: OpView, operands: list[Any], results: list[Any]) -> int:
-    return _size(operands[0]) - _size(results[0])
+    return 0 if 0 in operands[0].shape else _size(operands[0]) - _size(results[0])
 
 
 def _power(node: OpView, operands: list[Any], results: list[Any]) -> int:

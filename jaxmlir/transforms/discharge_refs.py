@@ -186,16 +186,21 @@ def _apply(
     rules: Rules, op: Any, name: str, args: list[ir.Value], numbers: Numbers
 ) -> list[ir.Value]:
     """Writes an op on the values of references: its results, and the references' last values."""
-    rule = _RULES.get(name)
-    if rule is not None and _has_no_other_effects(op):
+    rule, repeats = _RULES.get(name), _repeats(numbers)
+    if rule is not None and _has_no_other_effects(op) and (rule is _while or not repeats):
         outs = rule(rules, op, args, numbers)
         if outs is not None:
             return outs
     _check_rules(rules, op, name)
-    refs = [n for n in numbers if n is not None]
-    if len(set(refs)) < len(refs):
+    if repeats:
         raise _error(op, name, "it takes a reference twice")
     return rules.discharge(op, op_signature.of_op(op, name, op.operands)).inline(args)
+
+
+def _repeats(numbers: Sequence[int | None]) -> bool:
+    """Whether a reference is among some operands more than once."""
+    refs = [n for n in numbers if n is not None]
+    return len(set(refs)) < len(refs)
 
 
 def _has_no_other_effects(op: Any) -> bool:
@@ -282,7 +287,7 @@ def _while(rules: Rules, op: Any, args: list[ir.Value], numbers: Numbers) -> lis
     """Carries the references among the constants; the condition and the body may share one."""
     loop = WhileOp.of(op)
     of_cond, of_body, carry = loop.operands(numbers)
-    if any(n is not None for n in carry):
+    if any(n is not None for n in carry) or _repeats(of_cond) or _repeats(of_body):
         return None
     values = dict(zip(numbers, args, strict=True))
     refs = [values[n] for n in sorted(n for n in values if n is not None)]

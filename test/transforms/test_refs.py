@@ -14,6 +14,7 @@ from hypothesis import given
 from jax import lax
 
 import jaxmlir
+from jaxmlir.errors import JaxmlirError
 
 pytestmark = pytest.mark.compat
 
@@ -193,6 +194,28 @@ def test_the_pass_leaves_no_reference(f, pure):
     assert discharged.name == program.name and discharged.in_tree == program.in_tree
     discharged.verify()
     np.testing.assert_array_equal(discharged(X), jax.jit(pure)(X))
+
+
+def test_a_reference_is_passed_once():
+    """JAX refuses to trace such a call."""
+    read = "{jaxpr.effects = [{ReadEffect = 0 : i64}]"
+    text = f"""
+    func.func public @f(%x: tensor<f32>) -> tensor<f32> {{
+      %r = "jaxpr.new_ref"(%x) {{jaxpr.effects = [{{InternalMutableArrayEffect = none}}]}}
+        : (tensor<f32>) -> !jaxpr.ref<tensor<f32>>
+      %0 = "jaxpr.jit"(%r, %r) {read}, jaxpr = @sum, name = "sum"}}
+        : (!jaxpr.ref<tensor<f32>>, !jaxpr.ref<tensor<f32>>) -> tensor<f32>
+      return %0 : tensor<f32>
+    }}
+    func.func private @sum(
+      %r: !jaxpr.ref<tensor<f32>>, %s: !jaxpr.ref<tensor<f32>>
+    ) -> tensor<f32> {{
+      %0 = "jaxpr.get"(%s) {read}, tree = {{pytree = []}}}}
+        : (!jaxpr.ref<tensor<f32>>) -> tensor<f32>
+      return %0 : tensor<f32>
+    }}"""
+    with pytest.raises(JaxmlirError, match="it takes a reference twice"):
+        jaxmlir.parse(text).run_passes("jaxpr-discharge-refs")
 
 
 def test_a_call_without_results_makes_no_reference_any_more():
