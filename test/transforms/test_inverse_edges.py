@@ -314,6 +314,24 @@ def test_drawn_numbers_are_not_drawn_again():
     np.testing.assert_allclose(log_det, np.log(y / x).sum(), rtol=1e-5)
 
 
+def test_a_sort_is_undone_by_elements_that_differ():
+    def lexicographic(x):
+        return lax.sort((np.int32([1, 0, 1]), x, jnp.arange(3)), num_keys=2)
+
+    x = np.float32([3, 2, 1])
+    np.testing.assert_array_equal(inverse_of(lexicographic, x)(lexicographic(x)), x)
+
+
+def test_pixels_that_are_spread_out():
+    kernel = np.float32([[[2], [1]], [[0], [3]]])
+
+    def spread(x):
+        return lax.conv_general_dilated(x, kernel, (1,), [(0, 0)], lhs_dilation=(2,))
+
+    with pytest.raises(TransformError, match="a known kernel of one pixel"):
+        jaxmlir.trace(spread)(np.ones((1, 2, 4), np.float32)).inverse()
+
+
 def test_bits_have_no_log_determinant():
     def next_number(x):
         return lax.bitcast_convert_type(lax.bitcast_convert_type(x, jnp.int32) + 1, jnp.float32)

@@ -102,6 +102,7 @@ def _pixel_kernel(
     *,
     window_strides: Any,
     padding: Any,
+    lhs_dilation: Any,
     dimension_numbers: Any,
     feature_group_count: int,
     batch_group_count: int,
@@ -110,7 +111,7 @@ def _pixel_kernel(
     out, into, *spatial = (kernel.shape[d] for d in dimension_numbers.rhs_spec)
     plain = (
         unknown == (0,)
-        and set(spatial) == set(window_strides) == {1}
+        and set(spatial) == set(window_strides) == set(lhs_dilation) == {1}
         and not any(map(any, padding))
         and feature_group_count == batch_group_count == 1
     )
@@ -150,7 +151,7 @@ whole(
     "conv_general_dilated",
     {(0,): Formula(_unconvolve, _convolution_log_det)},
     attributes=(
-        *("window_strides", "padding", "dimension_numbers"),
+        *("window_strides", "padding", "lhs_dilation", "dimension_numbers"),
         *("feature_group_count", "batch_group_count"),
     ),
     check=_pixel_kernel,

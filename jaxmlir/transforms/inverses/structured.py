@@ -57,9 +57,10 @@ class Sort(InverseRule):
 
     def learn(self, site: Site) -> None:
         before, after = site.known(site.operands), site.known(site.results)
-        witness = next((i for i, k in enumerate(zip(before, after, strict=True)) if all(k)), None)
-        if witness is None:
+        witnesses = [i for i, known in enumerate(zip(before, after, strict=True)) if all(known)]
+        if not witnesses:
             return
+        witness = next((i for i in witnesses if self._differs(site, i)), witnesses[0])
         dimension = site.params["dimension"]
         for target, result, is_known in zip(site.operands, site.results, before, strict=True):
             if is_known or site.whole(result) is None:
@@ -75,6 +76,14 @@ class Sort(InverseRule):
             values = [site.operands[witness], site.results[witness], result]
             (value,) = site.emit("unsorted", unsorted, list(map(site.whole, values)))
             site.tell(target, value)
+
+    def _differs(self, site: Site, i: int) -> bool:
+        """Whether the elements of an operand are known to differ, as those of an iota do."""
+        array = site.solver.static(site.operands[i])
+        if array is None:
+            return False
+        in_order = np.sort(array, site.params["dimension"])
+        return bool(np.diff(in_order, axis=site.params["dimension"]).all())
 
 
 # --- bits and keys --------------------------------------------------------------------------------
