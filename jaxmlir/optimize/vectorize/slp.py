@@ -46,6 +46,7 @@ from jaxmlir.optimize.vectorize.isomorphic import BatchGroups, Column, Group, Gr
 from jaxmlir.optimize.vectorize.stacking import (
     JOINS,
     WindowLevel,
+    additive_identity,
     joined,
     levels_of,
     total_of,
@@ -159,10 +160,7 @@ class ArrayParts(NamedTuple):
         if self.adds:
             high = np.array(array.shape) - low - part.shape
             padding = [(int(a), int(b), 0) for a, b in zip(low, high, strict=True)]
-            # Negative zero leaves other elements unchanged, while 0 would change -0 to 0.  NumPy's
-            # minus widens integers of less than 8 bits to 8.
-            nothing = (-np.zeros((), part.dtype)).astype(part.dtype)
-            return [lax.add(array, lax.pad(part, nothing, padding))]
+            return [lax.add(array, lax.pad(part, additive_identity(part.dtype), padding))]
         if part.shape == array.shape:
             return [part]
         return [lax.dynamic_update_slice(array, part, [np.int32(i) for i in low])]
