@@ -33,7 +33,7 @@ from jax import lax
 
 from jaxmlir import toolbox
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.analysis.op_counts import ADDITIONS, is_plain_array, is_plain_signature
+from jaxmlir.analysis.op_counts import ADDITIONS, can_be_summed, is_plain_array, is_plain_signature
 from jaxmlir.dialect.builder import build, converted, is_used, overwrites, window_sizes
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
@@ -285,6 +285,8 @@ def seeds(body: FunctionView, least: int = MIN_LANES) -> Iterator[Seed]:
         elif name in ADDITIONS and index not in seen:
             additions, terms = _sum(body, index)
             seen.update(additions)
+            if not can_be_summed(aval_of(body.types[terms[0]]).dtype):
+                continue
             for values in _groups(_kinds(body, terms), terms, least):
                 yield Seed(values, tuple(terms), additions)
         elif name in SCATTERS and index not in seen:
