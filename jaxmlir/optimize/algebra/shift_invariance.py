@@ -27,7 +27,7 @@ import heapq
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -108,7 +108,11 @@ def laws_of(body: FunctionView, shift: int) -> dict[int, Law] | None:
 def real_number(value: ir.Value) -> float | None:
     """The real number that every element of a value equals, if known."""
     number = number_of(value)
-    return None if number is None or number.dtype.kind not in "iuf" else float(number)
+    return float(number) if number is not None and _is_real(number.dtype) else None
+
+
+def _is_real(dtype: Any) -> bool:
+    return any(dtypes.issubdtype(dtype, kind) for kind in (np.floating, np.integer))
 
 
 def _law(scaled: bool, by: Fraction, laws: Laws) -> Law | None:
@@ -209,7 +213,7 @@ def _power(exponent: Callable[[OpView], Fraction]) -> LawRule:
 
 
 def _convert(node: OpView, laws: Laws) -> Law:
-    if aval_of(node.op.results[0].type).dtype.kind == "f":
+    if dtypes.issubdtype(aval_of(node.op.results[0].type).dtype, np.floating):
         return laws[0]
     raise NoShiftLaw
 
