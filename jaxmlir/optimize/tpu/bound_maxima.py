@@ -123,14 +123,14 @@ def _maximum(select: OpView) -> OpView | None:
         if node.name == "jaxpr.max":
             others = [v for v in node.operands if number_of(v) != -math.inf]
         else:
-            others = node.operands if node.name in _MOVES else []
+            others = node.operands if node.name in _SAME else []
         if len(others) != 1 or only_user(others[0]) is None:
             return None
         (value,) = others
     return node
 
 
-_MOVES = frozenset({"jaxpr.broadcast_in_dim", "jaxpr.reshape"})
+_SAME = frozenset({"jaxpr.broadcast_in_dim", "jaxpr.reshape", "jaxpr.stop_gradient"})
 
 
 def _finite(x: Any) -> list[Any]:
