@@ -8,6 +8,7 @@ that check. The status is computed from the NaNs.
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +22,8 @@ from jaxlib.mlir.dialects import stablehlo
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import dtype_of
 from jaxmlir.errors import ImportingError
-from jaxmlir.raising.arrays import SPREADING, held_by
+from jaxmlir.raising.arrays import held_by
+from jaxmlir.raising.broadcasts import BROADCASTS
 from jaxmlir.raising.derivatives import differentiated_as
 from jaxmlir.raising.idioms import factored
 from jaxmlir.raising.sizes import settled
@@ -126,7 +128,7 @@ def batch_norm_grad(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
         centered = x - wide(mean)
         offset = jnp.sum(cotangent, axes)
         along = jnp.sum(cotangent * centered, axes)
-        count = x.size // mean.size
+        count = math.prod(x.shape[d] for d in axes)
         rest = cotangent - wide(offset / count) - centered * wide(along / deviation**2 / count)
         return rest * wide(scale / deviation), along / deviation, offset
 
@@ -282,6 +284,7 @@ def _status(
 
 
 # JAX compares a status with 0 and broadcasts the result to the elements of a factor.
+_SPREADING = BROADCASTS | {"stablehlo.reshape"}
 
 
 def _guarded(status: ir.Value, results: set[ir.Value]) -> dict[Any, ir.Value] | None:
@@ -295,7 +298,7 @@ def _guarded(status: ir.Value, results: set[ir.Value]) -> dict[Any, ir.Value] | 
             if not (_is_of(value, results) and _is_nan(nans)):
                 return None
             selects[user] = value
-        elif user.name == "stablehlo.compare" or user.name in SPREADING:
+        elif user.name == "stablehlo.compare" or user.name in _SPREADING:
             pending += [use.owner.operation for use in user.results[0].uses]
         else:
             return None
