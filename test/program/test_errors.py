@@ -701,3 +701,14 @@ def test_flags_that_are_no_member():
         with context():
             attr = ir.Attribute.parse(str(codec.encode(flags)))
         assert codec.decode(attr) is flags
+
+
+def test_a_field_is_a_default_only_if_its_type_is():
+    @dataclasses.dataclass(frozen=True, eq=False)
+    class Fields:
+        array: object = None
+        flag: object = False
+
+    jaxmlir.register_param_type(Fields)
+    again = codec.decode(codec.encode(Fields(np.arange(3), 0)))
+    assert again.array.tolist() == [0, 1, 2] and again.flag == 0 and again.flag is not False

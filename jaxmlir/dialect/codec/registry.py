@@ -365,6 +365,9 @@ def _codec_of_enum(tag: str, cls: type[enum.Enum]) -> tuple[Encoder, Decoder]:
     return encode_member, decode_member
 
 
+_NO_DEFAULT = object()
+
+
 def _of_fields(tag: str, cls: type, fields: dict[str, str] | None) -> tuple[Encoder, Decoder]:
     defaults: dict[str, Any] = dict.fromkeys(fields or ())
     if fields is None and hasattr(cls, "_fields"):
@@ -380,7 +383,9 @@ def _of_fields(tag: str, cls: type, fields: dict[str, str] | None) -> tuple[Enco
             payload = {}
             for field, keyword in fields.items():
                 item = getattr(value, field, None)
-                if field not in defaults or item != defaults[field]:
+                default = defaults.get(field, _NO_DEFAULT)
+                is_default = type(item) is type(default) and item == default
+                if not (item is default or is_default):
                     payload[keyword] = encode(item, writer)
             return tagged(tag, ir.DictAttr.get(payload))
 
