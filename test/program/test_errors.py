@@ -4,6 +4,7 @@ Errors about text also have lit tests (`lit_tests/invalid`).  Those here need Py
 line, side tables, calls of a program.
 """
 
+import collections
 import dataclasses
 import enum
 import inspect
@@ -689,6 +690,13 @@ def test_a_class_that_is_defined_again():
         again = enum.Enum("Again", "A B")
         jaxmlir.register_param_type(again)
         assert codec.decode(attr) is again.A
+
+
+def test_pytrees_of_a_class_that_is_defined_again():
+    for _ in range(2):
+        Point = collections.namedtuple("Point", "x")
+        program = jaxmlir.trace(lambda p: Point(2 * p.x))(Point(1.0))  # noqa: B023
+        assert type(program(Point(1.0))) is Point
 
 
 def test_flags_that_are_no_member():
