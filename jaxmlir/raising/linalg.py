@@ -65,13 +65,6 @@ def _factor(lower: bool, symmetrized: bool, x: Any) -> Any:
     return adjoint(lax.linalg.cholesky(adjoint(x), symmetrize_input=symmetrized))
 
 
-def _adjoint(w: BodyWriter, x: ir.Value) -> ir.Value:
-    rank = len(shape_of(x))
-    turned = w.transpose(x, [*range(rank - 2), rank - 1, rank - 2])
-    is_complex = isinstance(x.type.element_type, ir.ComplexType)
-    return w.traced(lax.conj, [turned], [turned.type])[0] if is_complex else turned
-
-
 @rule("triangular_solve")
 def triangular_solve(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     transpose = attribute(op, "transpose_a")
@@ -329,7 +322,7 @@ def potrf(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, An
     type_, status = w.types(op)
     (x,) = operands
     if _letter(config, "uplo") == "U":
-        factor = _adjoint(w, w.one("cholesky", [_adjoint(w, x)], type_))
+        (factor,) = w.traced(functools.partial(_factor, False, False), [x], [type_])
     else:
         factor = w.one("cholesky", [x], type_)
     return [factor, _status(w, op, factor, status)]
