@@ -19,6 +19,7 @@ import numpy as np
 from jax import lax
 from jaxlib.mlir.dialects import stablehlo
 
+from jaxmlir.dialect.custom_calls import PYTHON_CALLBACK
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import dtype_of
 from jaxmlir.errors import ImportingError
@@ -142,10 +143,8 @@ CALLS: dict[str, Callable[[BodyWriter, Any, list[ir.Value], dict[str, Any]], Val
 """The rules of custom calls by target; LAPACK's are without the letter of the type."""
 
 _REFUSED = {
-    "xla_python_cpu_callback": "a Python function, which is in no module",
-    "xla_ffi_python_cpu_callback": "a Python function, which is in no module",
-    "xla_ffi_partitioned_python_cpu_callback": "a Python function, which is in no module",
-    "tpu_custom_call": "a kernel that is compiled for a TPU",
+    PYTHON_CALLBACK: "a Python function, which is in no module",
+    re.compile("tpu_custom_call"): "a kernel that is compiled for a TPU",
 }
 
 
@@ -186,8 +185,9 @@ def custom_call(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
         meant = f"chlo.{target.removeprefix(prefix)}"
         if target.startswith(prefix) and meant in RULES:
             return RULES[meant](w, named_inside(op, meant, "mhlo.attributes"), operands)
-    if target in _REFUSED:
-        raise ImportingError(f"the custom call @{target} runs {_REFUSED[target]}")
+    for pattern, what in _REFUSED.items():
+        if pattern.fullmatch(target):
+            raise ImportingError(f"the custom call @{target} runs {what}")
     return ffi_call(w, op, operands, target, config)
 
 

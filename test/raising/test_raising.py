@@ -208,7 +208,7 @@ def test_operands_that_an_op_broadcasts_come_back_as_they_were_traced():
         ),
         (
             "func.func @f(%x: tensor<f32>) -> tensor<f32> {\n  %0 = stablehlo.custom_call "
-            "@xla_python_cpu_callback(%x) : (tensor<f32>) -> tensor<f32>\n"
+            "@xla_ffi_python_gpu_callback(%x) : (tensor<f32>) -> tensor<f32>\n"
             "  return %0 : tensor<f32> }",
             ImportingError,
             "runs a Python function, which is in no module",
