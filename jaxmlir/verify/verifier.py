@@ -192,11 +192,8 @@ class Verifier:
                 continue
             if num_regions := len(op.regions):
                 # A signature does not describe them.
-                self.report(
-                    op,
-                    f"'{name}' op: expected no regions, got {num_regions}; "
-                    "functions are referred to by symbol",
-                )
+                got = f"{num_regions}; functions are referred to by symbol"
+                self.report(op, f"'{name}' op: expected no regions, got {got}")
                 continue
             key = op_signature.of_op(op, name, op.operands)
             if key in valid:

@@ -365,9 +365,6 @@ def _codec_of_enum(tag: str, cls: type[enum.Enum]) -> tuple[Encoder, Decoder]:
     return encode_member, decode_member
 
 
-_NO_DEFAULT = object()
-
-
 def _of_fields(tag: str, cls: type, fields: dict[str, str] | None) -> tuple[Encoder, Decoder]:
     defaults: dict[str, Any] = dict.fromkeys(fields or ())
     if fields is None and hasattr(cls, "_fields"):
@@ -383,9 +380,8 @@ def _of_fields(tag: str, cls: type, fields: dict[str, str] | None) -> tuple[Enco
             payload = {}
             for field, keyword in fields.items():
                 item = getattr(value, field, None)
-                default = defaults.get(field, _NO_DEFAULT)
-                is_default = type(item) is type(default) and item == default
-                if not (item is default or is_default):
+                default = defaults.get(field, dataclasses.MISSING)
+                if item is not default and (type(item) is not type(default) or item != default):
                     payload[keyword] = encode(item, writer)
             return tagged(tag, ir.DictAttr.get(payload))
 
