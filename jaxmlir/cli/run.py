@@ -205,12 +205,8 @@ def _reject_foreign_ops(program: Program) -> None:
             raise error_at(LoweringError, op.location, message)
 
 
-# JAX's lowering calls Python functions of its process by numbers. In another process these mean
-# nothing, and would crash it.
-_CALLBACKS = re.compile(r"xla_(ffi_)?(partitioned_)?python_[a-z]+_callback")
-
-
 def _reject_callbacks(program: Program) -> None:
+    from jaxmlir.dialect.custom_calls import PYTHON_CALLBACK
     from jaxmlir.dialect.locations import position
 
     diagnostics = []
@@ -218,7 +214,7 @@ def _reject_callbacks(program: Program) -> None:
         for op in inner_ops(program.module):
             if (name := op.operation.name) == "stablehlo.custom_call":
                 target = op.attributes["call_target_name"].value
-                if _CALLBACKS.fullmatch(target):
+                if PYTHON_CALLBACK.fullmatch(target):
                     message = (
                         f"'{name}' op calls a Python function ({target}), which only the process "
                         "that lowered the program can do"

@@ -29,19 +29,14 @@ def rng_bit_generator(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Value
     if width < 8:
         raise ImportingError(f"its bits are {result}; expected elements of 8 bits or more")
     bits = tensor(sizes_of(result), ir.IntegerType.get_unsigned(width))
-    name = attribute(op, "rng_algorithm")
-    algorithms = {
-        "DEFAULT": lax.RandomAlgorithm.RNG_DEFAULT,
-        "THREE_FRY": lax.RandomAlgorithm.RNG_THREE_FRY,
-        "PHILOX": lax.RandomAlgorithm.RNG_PHILOX,
-    }
+    algorithm = getattr(lax.RandomAlgorithm, f"RNG_{attribute(op, 'rng_algorithm')}")
     after, random_bits = w.emit(
         "rng_bit_generator",
         operands,
         [state, bits],
         shape=tuple(bits.shape),
         dtype=type_of_elements(bits),
-        algorithm=algorithms[name],
+        algorithm=algorithm,
     )
     if bits != result:
         dtype = type_of_elements(result)

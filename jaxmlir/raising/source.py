@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from jaxmlir._compat import core
 from jaxmlir.dialect import codec, locations
-from jaxmlir.dialect.ir import captured, functions, ir, is_private
+from jaxmlir.dialect.ir import captured_by, functions, ir, is_private
 from jaxmlir.dialect.types import aval_of, dtype_of, type_of
 from jaxmlir.errors import ImportingError, at_op
 
@@ -144,18 +144,6 @@ def end_of(block: ir.Block) -> ir.Operation:
         raise at_op(ImportingError, error, owner.name, place) from None
 
 
-def captured_by(block: ir.Block) -> list[ir.Value]:
-    """The values that a block's ops, and the ops in their regions, use from around it."""
-    defined = set(block.arguments)
-    used: dict[ir.Value, None] = {}
-    for op in block.operations:
-        used.update(dict.fromkeys(op.operands))
-        if len(op.operation.regions):
-            used.update(dict.fromkeys(captured(op)))
-        defined.update(op.results)
-    return [value for value in used if value not in defined]
-
-
 class RegionCaptures(NamedTuple):
     """What regions capture from around them."""
 
@@ -173,7 +161,7 @@ def outer_of(blocks: Sequence[ir.Block]) -> RegionCaptures:
     """What some blocks capture from around them, in their ops and in nested regions."""
     values: dict[ir.Value, None] = {}
     constants: dict[Any, None] = {}
-    for value in dict.fromkeys(v for block in blocks for v in captured_by(block)):
+    for value in captured_by(blocks):
         elements, tuples = _untupled(value)
         for element in elements:
             ops = _constant_ops(element)

@@ -190,6 +190,11 @@ class Verifier:
             # Ops of registered dialects have classes of their own; MLIR has checked them.
             if type(op) is not ir.OpView or is_foreign(name := op.name):
                 continue
+            if num_regions := len(op.regions):
+                # A signature does not describe them.
+                got = f"{num_regions}; functions are referred to by symbol"
+                self.report(op, f"'{name}' op: expected no regions, got {got}")
+                continue
             key = op_signature.of_op(op, name, op.operands)
             if key in valid:
                 continue
@@ -458,8 +463,6 @@ def _read(
 
 def _structure_errors(op: Any, name: str) -> Iterator[str]:
     """The errors of an op by its record; a primitive without a record is not checked."""
-    if len(op.regions):
-        yield f": expected no regions, got {len(op.regions)}; functions are referred to by symbol"
     record = ops.record_of(name)
     if record is not None and "jaxpr.primitive" not in op.attributes:
         yield from _count_errors(op, record)

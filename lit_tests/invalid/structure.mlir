@@ -76,9 +76,10 @@ func.func @missing_field(%x: tensor<4xf32>, %i: tensor<1xi32>) -> tensor<f32> {
 // -----
 
 func.func @region(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = "jaxpr.sin"(%x) : (tensor<4xf32>) -> tensor<4xf32>
   // expected-error@+1 {{'jaxpr.sin' op: expected no regions, got 1; functions are referred to by symbol}}
-  %0 = "jaxpr.sin"(%x) ({}) : (tensor<4xf32>) -> tensor<4xf32>
-  return %0 : tensor<4xf32>
+  %1 = "jaxpr.sin"(%0) ({}) : (tensor<4xf32>) -> tensor<4xf32>
+  return %1 : tensor<4xf32>
 }
 
 // -----

@@ -83,12 +83,17 @@ def test_effects_are_described(tmp_path, capsys):
 
     def f(x):
         jax.debug.print("x is {}", x)
-        return 2 * x
+        return {7: 2 * x, 8: x}
 
-    (tmp_path / "f.mlir").write_text(str(jaxmlir.trace(f)(1.0)))
+    text = str(jaxmlir.trace(f)(1.0))
+    (tmp_path / "f.mlir").write_text(text)
     assert translate.main(["--describe", str(tmp_path / "f.mlir")]) == 0
-    _, _, effects = capsys.readouterr().out.partition("callbacks and effects:\n")
+    results, _, effects = capsys.readouterr().out.partition("callbacks and effects:\n")
+    assert "    result[7]  tensor<f32" in results
     assert effects.startswith("  1 debug_print: DebugEffect, at ")
+    (tmp_path / "f.mlir").write_text(text.replace("out_tree = {", "out_tree = {a = 1, "))
+    assert translate.main(["--describe", str(tmp_path / "f.mlir")]) == 1
+    assert "its program is malformed" in capsys.readouterr().err
 
 
 def test_an_empty_file_is_said_to_be_empty(tmp_path):

@@ -4,6 +4,7 @@ Errors about text also have lit tests (`lit_tests/invalid`).  Those here need Py
 line, side tables, calls of a program.
 """
 
+import collections
 import dataclasses
 import enum
 import inspect
@@ -691,6 +692,13 @@ def test_a_class_that_is_defined_again():
         assert codec.decode(attr) is again.A
 
 
+def test_pytrees_of_a_class_that_is_defined_again():
+    for _ in range(2):
+        Point = collections.namedtuple("Point", "x")
+        program = jaxmlir.trace(lambda p: Point(2 * p.x))(Point(1.0))  # noqa: B023
+        assert type(program(Point(1.0))) is Point
+
+
 def test_flags_that_are_no_member():
     class Flags(enum.Flag):
         ONE = 1
@@ -701,3 +709,14 @@ def test_flags_that_are_no_member():
         with context():
             attr = ir.Attribute.parse(str(codec.encode(flags)))
         assert codec.decode(attr) is flags
+
+
+def test_a_field_is_a_default_only_if_its_type_is():
+    @dataclasses.dataclass(frozen=True, eq=False)
+    class Fields:
+        array: object = None
+        flag: object = False
+
+    jaxmlir.register_param_type(Fields)
+    again = codec.decode(codec.encode(Fields(np.arange(3), 0)))
+    assert again.array.tolist() == [0, 1, 2] and again.flag == 0 and again.flag is not False

@@ -208,7 +208,7 @@ def test_operands_that_an_op_broadcasts_come_back_as_they_were_traced():
         ),
         (
             "func.func @f(%x: tensor<f32>) -> tensor<f32> {\n  %0 = stablehlo.custom_call "
-            "@xla_python_cpu_callback(%x) : (tensor<f32>) -> tensor<f32>\n"
+            "@xla_ffi_python_gpu_callback(%x) : (tensor<f32>) -> tensor<f32>\n"
             "  return %0 : tensor<f32> }",
             ImportingError,
             "runs a Python function, which is in no module",
@@ -370,6 +370,21 @@ def test_sorts_by_any_comparator(body, expected):
     assert sorted(program.jvp()((x,), (tangent,))[1].reshape(-1)) == sorted(tangent.reshape(-1))
 
 
+@pytest.mark.parametrize("direction", ["LT", "GT"])
+def test_a_total_order_has_minus_zero_before_zero_and_nans_by_their_sign(direction):
+    body = (
+        f"%r = stablehlo.compare {direction}, %a, %b, TOTALORDER : "
+        "(tensor<f32>, tensor<f32>) -> tensor<i1>"
+    )
+    program = program_of(SORT.format(body=body), "%x: tensor<3x4xf32>", "tensor<3x4xf32>")
+    rows = [0.0, -0.0, 1, -1], [np.nan, -np.inf, -np.nan, np.inf], [-0.0, 0.0, 0.0, -0.0]
+    x = np.array(rows, np.float32)
+    bits = x.view(np.int32)
+    order = np.where(bits < 0, bits ^ np.iinfo(np.int32).max, bits)
+    places = np.argsort(order if direction == "LT" else ~order, 1, kind="stable")
+    same(np.asarray(program(x)).view(np.int32), np.take_along_axis(bits, places, 1))
+
+
 @pytest.mark.parametrize("index", [-3, 0, 1, 2, 7])
 def test_an_index_out_of_bounds_chooses_the_last_branch(index):
     program = program_of(
@@ -418,6 +433,7 @@ def test_a_scan_of_chlo_along_any_dimension(reverse):
     [
         (np.array([[1, 0, 0, 1, 0, 0, 0, 1], [0, 1, 1, 0, 1, 1, 1, 0]], bool), "ui8", (2,)),
         (np.array([1.5, -2.25], np.float32), "i1", (2, 32)),
+        (np.zeros((0, 8), bool), "ui8", (0,)),
         (np.array([[1 - 2j, 3 + 4j], [0.5, 1j]], np.complex64), "complex<f64>", (2,)),
     ],
 )

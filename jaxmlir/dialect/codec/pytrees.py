@@ -82,7 +82,8 @@ def _encode(tree: Any, writer: codec.Writer) -> ir.Attribute:
     if cls is _StandIn:
         return metadata.encode(children)
     if not node_fields.is_stand_in(cls):
-        _node_types.setdefault(_type_name(cls), cls)
+        # The class may replace one of the same name, as when a notebook's cell is run again.
+        _node_types[_type_name(cls)] = cls
     if _is_plain_namedtuple(cls):
         name = ir.StringAttr.get(_type_name(cls))
         return codec.tagged("namedtuple", ir.ArrayAttr.get([name, ir.ArrayAttr.get(children)]))

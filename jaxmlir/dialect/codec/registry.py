@@ -380,7 +380,8 @@ def _of_fields(tag: str, cls: type, fields: dict[str, str] | None) -> tuple[Enco
             payload = {}
             for field, keyword in fields.items():
                 item = getattr(value, field, None)
-                if field not in defaults or item != defaults[field]:
+                default = defaults.get(field, dataclasses.MISSING)
+                if item is not default and (type(item) is not type(default) or item != default):
                     payload[keyword] = encode(item, writer)
             return tagged(tag, ir.DictAttr.get(payload))
 
