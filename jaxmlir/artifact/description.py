@@ -65,7 +65,7 @@ class _Report:
             "constants": self.constants(),
             "custom derivative rules": self.rules(),
             "callbacks and effects": self.effects(),
-            "beyond XLA": self.reach(),
+            "custom calls": self.reach(),
             "sources": self.sources(),
         }
         for title, entries in sections.items():

@@ -81,7 +81,7 @@ def check(program: Module) -> None:
                 Diagnostic(
                     "error",
                     f"'{call.op}' op: {call.target!r} is not part of XLA, and this program was "
-                    "loaded without leave to use it; if you trust who wrote it, load it with "
+                    "loaded without permission to use it; if you trust its author, load it with "
                     f"allow_custom_calls=[{call.target!r}]",
                     *call.place,
                 )

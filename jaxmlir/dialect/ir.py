@@ -142,9 +142,9 @@ def parse_module(
 
 
 _OTHER_TEXTS = {
-    "{ lambda": "a jaxpr as JAX prints it, which cannot be read back; jaxmlir.trace of its "
-    "function is a program, whose text can",
-    "HloModule": "HLO text, which is not MLIR; as_text() of what jax.jit(f).lower(*args) gives is",
+    "{ lambda": "a jaxpr as JAX prints it, which cannot be read back; the text of "
+    "jaxmlir.trace(f)(*args) can",
+    "HloModule": "HLO text, which is not MLIR; jax.jit(f).lower(*args).as_text() is",
 }
 
 

@@ -43,7 +43,7 @@ def constant(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     array = codec.decode(op.attributes["value"])
     if not isinstance(array, np.ndarray) or array.shape != tuple(type_.shape):
-        raise ImportingError(f"its value is no array of type {type_}")
+        raise ImportingError(f"its value is not an array of type {type_}")
     return [w.constant(array)]
 
 
@@ -496,7 +496,7 @@ def _algorithm(op: Any) -> dict[str, Any]:
             continue
         if str(hlo_attr) == str(op.attributes["algorithm"]):
             return {"precision": preset}
-    raise ImportingError(f"{op.attributes['algorithm']} is no algorithm that JAX has a name for")
+    raise ImportingError(f"JAX has no preset for the algorithm {op.attributes['algorithm']}")
 
 
 @rule("dot_general")

@@ -126,8 +126,8 @@ class Scatter(NamedTuple):
         placed = [d for d in range(updates.ndim) if d not in window]
         if n.operand_batching_dims:
             raise NotImplementedError(
-                "the derivative of a scatter by any function, of batches of indices that may be "
-                "there twice; expected unique_indices = true"
+                "a scatter by an arbitrary function with batching dimensions has no derivative if "
+                "indices may occur twice; expected unique_indices = true"
             )
         count = math.prod(updates.shape[d] for d in placed)
         rows = jnp.reshape(indices, (count, 1, indices.shape[-1]))

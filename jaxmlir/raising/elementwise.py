@@ -268,7 +268,7 @@ def lifted(w: BodyWriter, block: ir.Block, operands: Values, shape: tuple[int, .
                 f"its region has '{op.name}'; expected ops that can be applied to each element"
             )
         env.update(zip(op.results, results, strict=True))
-    raise ImportingError("its region has no end")
+    raise ImportingError("its region has no terminator")
 
 
 def _on_tensors(op: Any, shape: tuple[int, ...]) -> StandInOp:

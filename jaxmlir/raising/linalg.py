@@ -143,7 +143,7 @@ CALLS: dict[str, Callable[[BodyWriter, Any, list[ir.Value], dict[str, Any]], Val
 """The rules of custom calls by target; LAPACK's are without the letter of the type."""
 
 _REFUSED = {
-    PYTHON_CALLBACK: "a Python function, which is in no module",
+    PYTHON_CALLBACK: "a Python function, which is not in the module",
     re.compile("tpu_custom_call"): "a kernel that is compiled for a TPU",
 }
 
@@ -164,7 +164,9 @@ def shape_assertion(w: BodyWriter, op: Any, operands: list[ir.Value], config: An
     if w.raising.told is None or w.source != w.raising.told:
         condition = w.known(operands[0])
         if condition is None or settled(condition, wrapping=False) != (True,):
-            raise ImportingError(f"it asserts what the types of the arguments do not say; {STATIC}")
+            raise ImportingError(
+                f"its assertion does not follow from the types of the arguments; {STATIC}"
+            )
     return []
 
 

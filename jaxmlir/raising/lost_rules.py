@@ -47,13 +47,13 @@ def _said_of(op: Any) -> str | None:
         bound = next((n for n in map(number_of, op.operands) if n is not None), None)
         if bound is not None:
             return (
-                f"its derivative where the operand is {float(bound):g} is 1/2; a custom rule, such "
-                "as that of jax.nn.relu, may have said 0"
+                f"its derivative is 1/2 where the operand is {float(bound):g}; a custom rule, such "
+                "as that of jax.nn.relu, may have given 0"
             )
     if name == "sqrt" and _is_sum_of_squares(op.operands[0]):
         return (
-            "the square root of a sum of squares has the derivative NaN where they are all 0; a "
-            "custom rule of a norm may have said 0"
+            "the derivative of the root of a sum of squares is NaN where all squares are 0; a "
+            "custom rule of a norm may have given 0"
         )
     if name == "select_n" and has_tangent(op.results[0]):
         for value in list(op.operands)[1:]:
@@ -61,8 +61,8 @@ def _said_of(op: Any) -> str | None:
             if at is not None:
                 return (
                     f"its derivative is NaN where '{at.name}' is not selected and "
-                    f"{_UNDEFINED[at.name.removeprefix('jaxpr.')]}; a custom rule may have said "
-                    "otherwise"
+                    f"{_UNDEFINED[at.name.removeprefix('jaxpr.')]}; a custom rule may have given "
+                    "another one"
                 )
     return None
 

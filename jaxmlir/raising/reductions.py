@@ -471,8 +471,8 @@ def _sort_by_rank(
     rank, size = len(shape), shape[dimension]
     if size > _MAX_RANKED:
         raise ImportingError(
-            f"its comparator is none of JAX's, and {size} elements are too many to be compared "
-            f"in pairs; expected at most {_MAX_RANKED}, or a comparator that compares keys"
+            "expected a comparator that compares keys, or at most "
+            f"{_MAX_RANKED} elements, which are compared in pairs, got {size} elements"
         )
     # pairs[..., i, j]: i along the dimension, j along a new one after it.
     wide = (*shape[: dimension + 1], size, *shape[dimension + 1 :])

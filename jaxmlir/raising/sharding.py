@@ -204,8 +204,7 @@ def manual_of(w: BodyWriter) -> ManualMesh:
     """
     if w.raising.manual is None:
         raise ImportingError(
-            "which devices take part is a mesh in JAX, and the module names none around it; "
-            "expected it in a sdy.manual_computation"
+            "expected it in a sdy.manual_computation, whose mesh says which devices take part"
         )
     return w.raising.manual
 
@@ -228,13 +227,13 @@ def axes_of(w: BodyWriter, op: Any) -> tuple[str, ...]:
         names = tuple(_NAME.findall(str(groups)))
         if names and set(names) <= set(manual.axes):
             return names
-        raise ImportingError(f"{groups} are no manual axes; expected some of {manual.axes}")
+        raise ImportingError(f"expected groups of manual axes, out of {manual.axes}, got {groups}")
     for axes in manual.choices():
         numbers = manual.numbers(axes)
         if numbers.shape == listed.shape and _same_rows(numbers, listed):
             return axes
     raise ImportingError(
-        f"its groups {listed.tolist()} are those of no axes of the mesh {dict(manual.mesh.shape)}"
+        f"its groups {listed.tolist()} are not along axes of the mesh {dict(manual.mesh.shape)}"
     )
 
 
@@ -258,7 +257,9 @@ def _reduction(op: Any) -> Any:
     """JAX's reduction that combines two values as an op's region does."""
     how = combinations(op.regions[0].blocks[0], 1)
     if how is None or how[0] not in _REDUCTIONS:
-        raise ImportingError(f"JAX has no such reduction over devices; expected {[*_REDUCTIONS]}")
+        raise ImportingError(
+            f"expected a reduction over devices out of {[*_REDUCTIONS]}, as in JAX"
+        )
     return _REDUCTIONS[how[0]]
 
 
@@ -272,7 +273,7 @@ def all_reduce(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 def reduce_scatter(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     axes, dimension = axes_of(w, op), attribute(op, "scatter_dimension")
     if _reduction(op) is not lax.psum:
-        raise ImportingError("JAX scatters sums alone")
+        raise ImportingError("JAX has a reduce_scatter of sums only")
 
     def scattered(x: Any) -> Any:
         return lax.psum_scatter(x, axes, scatter_dimension=dimension, tiled=True)
@@ -313,7 +314,7 @@ def collective_permute(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Valu
         permutation = sorted((first.index(s), first.index(t)) for s, t in here)
         if pairs == {(g[s], g[t]) for g in groups.tolist() for s, t in permutation}:
             return collective(w, lambda x: lax.ppermute(x, axes, permutation), operands, op)  # noqa: B023
-    raise ImportingError(f"{sorted(pairs)} is a permutation of no axes of the mesh")
+    raise ImportingError(f"{sorted(pairs)} is not a permutation along axes of the mesh")
 
 
 @rule("partition_id", "replica_id")
@@ -327,7 +328,9 @@ def partition_id(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     if w.raising.manual is not None and is_partition:
         manual = w.raising.manual
         if set(manual.axes) != set(manual.mesh.axis_names):
-            raise ImportingError("the number of a device is not known where axes are not manual")
+            raise ImportingError(
+                "the number of a device is not known unless all axes of the mesh are manual"
+            )
         names = manual.mesh.axis_names
         with named_axes(manual.abstract):
             return w.traced(lambda: lax.axis_index(names).astype(np.uint32), [], w.types(op))

@@ -26,14 +26,14 @@ def raised_type(type_: ir.Type) -> ir.Type:
             type_ = ir.RankedTensorType.get(type_.shape, type_.element_type)
         if "quant.uniform" in str(type_.element_type):
             raise ImportingError(
-                f"{type_} is quantised, which JAX has no type for; expected numbers, as "
-                "stablehlo-opt --stablehlo-legalize-quant-to-math leaves them"
+                f"{type_} is quantised, and JAX has no such type; expected numbers, as "
+                "stablehlo-opt --stablehlo-legalize-quant-to-math makes them"
             )
         dtype_of(type_.element_type)
         return type_
     if str(type_) == "!stablehlo.token":
         return ir.Type.parse("!jaxpr.token")
-    raise ImportingError(f"{type_} is no type of the dialect; expected tensors and tokens")
+    raise ImportingError(f"expected the type of a tensor or token, got {type_}")
 
 
 def tensor(shape: Iterable[Any], element: ir.Type) -> ir.Type:
@@ -68,7 +68,7 @@ def sizes_of(type_: ir.Type) -> tuple[Any, ...]:
     if type_.has_static_shape:
         return tuple(type_.shape)
     if type_.encoding is None:
-        raise ImportingError(f"{type_} has sizes that are not known; {STATIC}")
+        raise ImportingError(f"the sizes of {type_} are not known; {STATIC}")
     return aval_of(type_).shape
 
 
@@ -139,7 +139,8 @@ def end_of(block: ir.Block) -> ir.Operation:
     try:
         return ir.InsertionPoint.at_block_terminator(block).ref_operation
     except ValueError:
-        error, owner = ImportingError("expected an op that ends the block"), block.owner.operation
+        error = ImportingError("expected a terminator at the end of the block")
+        owner = block.owner.operation
         place = locations.position(owner.location)
         raise at_op(ImportingError, error, owner.name, place) from None
 
@@ -193,7 +194,7 @@ def constants_around(block: ir.Block) -> RegionCaptures:
     """
     outer = outer_of([block])
     if outer.values:
-        raise ImportingError("its region uses values from around it; expected none")
+        raise ImportingError("expected a region that uses no values from outside")
     return outer
 
 

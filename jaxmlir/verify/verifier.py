@@ -152,7 +152,8 @@ class Verifier:
             for error in _tree_errors(op):
                 self.report(op, error)
         elif type(op) is ir.OpView and not is_foreign(op.name):
-            self.report(op, f"'{op.name}' op: expected in the body of a func.func, got a module's")
+            error = f"'{op.name}' op: expected in the body of a func.func, got the body of a module"
+            self.report(op, error)
 
     def check_body(self, function: func.FuncOp) -> None:
         """Reports a body that is not a list of ops and a return, and then stops all checks."""
@@ -418,7 +419,7 @@ def evaluate(
     results = [getattr(aval, "aval", aval) for aval in outs]
     for aval in results:
         if not isinstance(aval, core.AbstractValue):
-            raise TypeError(f"it gives {aval!r}, which is no abstract value")
+            raise TypeError(f"its abstract evaluation gives {aval!r}, not an abstract value")
     return primitive, results, inferred
 
 
@@ -547,7 +548,7 @@ def _constant_errors(program: Module, op: Any) -> Iterator[str]:
         if keys == ["name"]:
             have = _stored_aval(program, ir.StringAttr(attr).value)
             if have is not None and _payload_type(have) != _payload_type(aval):
-                yield f" result #0: expected {_type_text(have)} by its value, got {want}"
+                yield f" result #0: expected {_type_text(have)}, the type of its value, got {want}"
         elif isinstance(attr, ir.DictAttr):
             codec.decode(attr)
         elif not isinstance(attr, ir.DenseElementsAttr):

@@ -19,9 +19,9 @@
 // RUN: not jaxmlir-opt %s --jaxpr-grad=func=g 2>&1 | FileCheck %s --check-prefix=SCALAR
 // RUN: not jaxmlir-opt %s --jaxpr-licm=growth=-0.5 2>&1 | FileCheck %s --check-prefix=AMOUNT
 
-// NUMBER: option-values.mlir:[[# @LINE + 18]]:1: error: @f has 2 arguments, and none is number 7
-// UNKNOWN: error: @f has 2 arguments, and none is number -1
-// LINEAR: error: @f has 2 arguments, and none is number 2
+// NUMBER: option-values.mlir:[[# @LINE + 18]]:1: error: @f has 2 arguments, but none of number 7
+// UNKNOWN: error: @f has 2 arguments, but none of number -1
+// LINEAR: error: @f has 2 arguments, but none of number 2
 // INTEGER: option-values.mlir:[[# @LINE + 15]]:1: error: argument 1 of @f, a tensor<i32>, has no tangents
 // AXIS: error: in-axes: expected -1 to 1 for number 0, which is f32[4] without the batch, got 2
 // SIZE: error: axis-size: expected 0 to 2^63 - 1, got -7
