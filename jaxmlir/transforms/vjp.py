@@ -51,7 +51,7 @@ class Grad(ReversePass):
     """Add ``@f.grad``: (*arguments) -> (*gradients), the derivative of a scalar result.
 
     Options:
-      argnums: the flat arguments to differentiate in; by default the first.
+      argnums: the flat arguments to differentiate with respect to; by default the first.
       has-aux: the function returns auxiliary results after the scalar; they follow the gradients.
       value: return the value first.
     """

@@ -28,9 +28,9 @@
 // FUNCTION: error: the module has no function @h
 // PLATFORM: there is no target 'abacus'; known are cpu, cuda, rocm, tpu
 // OP: error: option 'ops': there is no op 'dot'
-// PRODUCT: error: option 'ops': 'sin' is no product that accumulates
+// PRODUCT: error: option 'ops': 'sin' has no preferred_element_type
 // DTYPE: error: option 'dtype': expected floats narrower than float32, got 'int8'
-// REGEX: error: option 'exact': '(' is no regular expression
+// REGEX: error: option 'exact': '(' is not a regular expression
 // COUNT: error: option 'min-bytes' of pass 'jaxpr-sink-reductions' expects int, at least 0, got '-7'
 // RESULT: option-values.mlir:[[# @LINE + 5]]:1: error: result 0 of @f is batched, but out_axes has None for it
 // GIVEN: option-values.mlir:[[# @LINE + 4]]:1: error: argument 0 of @f is both in argnums and in known

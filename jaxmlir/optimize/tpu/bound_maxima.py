@@ -37,7 +37,7 @@ from jaxmlir.transforms.templates import Rules
 
 
 class BoundMaxima(Pass):
-    """Take maxima of bounded numbers where infinite ones are replaced, as in a log-sum-exp."""
+    """Clamp operands of maxima instead of replacing infinite maxima, as in a log-sum-exp."""
 
     name: ClassVar[str] = "jaxpr-bound-maxima"
     compilers: ClassVar[tuple[str, ...]] = COMPILERS[name]
