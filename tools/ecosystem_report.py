@@ -111,7 +111,7 @@ _TIMES = """
 Ratios of jaxmlir to JAX for the gradient: below 1, jaxmlir takes less. Both take turns in one
 process. The first turns are not counted. A ratio compares the minima of at least three turns, or of
 fewer if three would take longer than 20 s. All times are CPU times, because the machine (two cores)
-had other work to do. A ratio of calls that take less than a millisecond can still be off by a tenth.
+had other work to do. A ratio of calls of less than a millisecond can still be off by a tenth.
 
 | column | what is compared |
 |---|---|
