@@ -622,7 +622,7 @@ ERRORS = {
     "add": (lambda x: x**2 + jnp.sin(x), "'jaxpr.add' op .* its operands 0 and 1 are unknown"),
     "applied": (
         lambda x: x.at[0].apply(jnp.exp),
-        "'jaxpr.scatter' op .*: it combines elements with the updates instead of overwriting",
+        "'jaxpr.scatter' op .*: it applies a function to elements instead of overwriting",
     ),
     "applied beside it": (lambda x: x + x.at[:].apply(jnp.exp), "'jaxpr.add' op .* are unknown"),
     "branch": (lambda x: lax.cond(x[0] > 0, jnp.exp, jnp.sinh, x), "which branch was taken"),

@@ -89,8 +89,8 @@ class ReassociateSolves(Pass):
 
     Options:
       min-gain: how many times fewer operations solving for vectors must take.
-      min-iterations: a matrix of n rows is inverted before a loop of at least so many times n + 32
-        iterations.
+      min-iterations: a matrix of n rows is inverted before a loop of at least so many times
+        (n + 32) iterations.
     """
 
     name: ClassVar[str] = "jaxpr-reassociate-solves"

@@ -249,7 +249,7 @@ class Scatter(Movement):
 
     def _moved(self, site: Site) -> list[tuple[np.ndarray, np.ndarray]] | None:
         if not overwrites(site.op):
-            raise NotInvertible("it combines elements with the updates instead of overwriting them")
+            raise NotInvertible("it applies a function to elements instead of overwriting them")
         return super()._moved(site)
 
 
