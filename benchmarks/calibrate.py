@@ -292,7 +292,12 @@ def main(argv: list[str] | None = None) -> int:
     """Measures, prints and writes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
-        "--write", metavar="FILE", nargs="?", type=Path, const=TABLES / "cpu.toml", help="write the table"
+        "--write",
+        metavar="FILE",
+        nargs="?",
+        type=Path,
+        const=TABLES / "cpu.toml",
+        help="write the table",
     )
     parser.add_argument("--target", metavar="NAME", type=target, help="default: this machine")
     options = parser.parse_args(argv)

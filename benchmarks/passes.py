@@ -202,7 +202,9 @@ def seconds_of(pipeline: Pipeline, program: jaxmlir.Program, repetitions: int) -
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.passes", description=__doc__)
     parser.add_argument("passes", nargs="*", default=LEVELS[2], help="default: those of -O2")
-    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="numbers of ops of the programs")
+    parser.add_argument(
+        "--sizes", default=",".join(map(str, SIZES)), help="numbers of ops of the programs"
+    )
     parser.add_argument("--program", choices=(*PROGRAMS, "worst"), help="default: all")
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--effect", action="store_true", help="measure the passes' effect instead")

@@ -88,7 +88,9 @@ def collectives(text: str) -> Counts:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("programs", nargs="*", help="names of programs (default: all over a mesh)")
-    parser.add_argument("--without", action="append", default=[], help="leave out a pass; repeatable")
+    parser.add_argument(
+        "--without", action="append", default=[], help="leave out a pass; repeatable"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="timed calls, in turns (5)")
     options = parser.parse_args(argv)
     os.environ["JAX_PLATFORMS"] = "cpu"

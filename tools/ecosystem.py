@@ -285,11 +285,15 @@ def is_done(program: Program, record: Record | None, steps: Iterable[str]) -> bo
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--select", metavar="REGEX", type=regex, help="only programs whose name matches")
+    parser.add_argument(
+        "--select", metavar="REGEX", type=regex, help="only programs whose name matches"
+    )
     parser.add_argument(
         "--steps", metavar="STEP,...", type=lambda text: text.split(","), help="only these steps"
     )
-    parser.add_argument("--again", action="store_true", help="also run programs that have an outcome")
+    parser.add_argument(
+        "--again", action="store_true", help="also run programs that have an outcome"
+    )
     parser.add_argument(
         "--timeout", metavar="S", type=positive, default=600, help="time limit of a step (600 s)"
     )
@@ -300,7 +304,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         default=CACHE / "jaxmlir" / "ecosystem",
         help="folder of the environments and the package cache (the user's cache)",
     )
-    parser.add_argument("--python", default=sys.executable, help="Python of the environments (this one)")
+    parser.add_argument(
+        "--python", default=sys.executable, help="Python of the environments (this one)"
+    )
     parser.add_argument("--jax", metavar="VERSION", help="JAX of the environments (this Python's)")
     parser.add_argument("--clean", action="store_true", help="only delete the environments")
     parser.add_argument("--page", action="store_true", help="only write the page")

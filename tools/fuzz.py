@@ -403,7 +403,9 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--stablehlo", action="store_true", help="mutate texts of StableHLO, not artifacts")
+    parser.add_argument(
+        "--stablehlo", action="store_true", help="mutate texts of StableHLO, not artifacts"
+    )
     parser.add_argument("--originals", help="run as a child: mutate the files in this folder")
     arguments = parser.parse_args()
     indices = range(arguments.start, arguments.start + arguments.count)

@@ -198,7 +198,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("checkout", type=Path, help="checkout of JAX at the installed version")
     parser.add_argument("files", nargs="+", help="test files, e.g. lax_test or pallas/pallas_test")
-    parser.add_argument("-k", dest="select", metavar="EXPR", help="only tests that pytest's -k selects")
+    parser.add_argument(
+        "-k", dest="select", metavar="EXPR", help="only tests that pytest's -k selects"
+    )
     parser.add_argument(
         "--every", metavar="N", type=positive, default=1, help="only every N-th test"
     )
@@ -211,7 +213,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--round-trip", action="store_true", help="print and parse every program")
     passes = parser.add_mutually_exclusive_group()
-    passes.add_argument("--pipeline", metavar="PASSES", default="", help="passes to run on all programs")
+    passes.add_argument(
+        "--pipeline", metavar="PASSES", default="", help="passes to run on all programs"
+    )
     passes.add_argument(
         "--level",
         type=int,
@@ -224,7 +228,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--x64", action="store_true", help="with 64-bit types (JAX_ENABLE_X64)")
     parser.add_argument("--resume", action="store_true", help="continue an earlier run")
-    parser.add_argument("--slowest", metavar="N", type=int, default=10, help="list N slowest tests (10)")
+    parser.add_argument(
+        "--slowest", metavar="N", type=int, default=10, help="list N slowest tests (10)"
+    )
     options = parser.parse_args(argv)
 
     import jax

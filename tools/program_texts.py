@@ -391,7 +391,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     writing.add_argument("directory", type=Path, metavar="DIRECTORY")
     writing.add_argument("--only", **only)
     writing.add_argument(
-        "--sample", metavar="N", type=positive, default=300, help="write about N of JAX's harnesses (300)"
+        "--sample",
+        metavar="N",
+        type=positive,
+        default=300,
+        help="write about N of JAX's harnesses (300)",
     )
     writing.add_argument("--jobs", metavar="N", type=positive, default=1, help="N processes (1)")
     writing.add_argument("--lower", action="store_true", help="write the StableHLO as well")

@@ -201,8 +201,12 @@ def files(checkout: Path, select: re.Pattern[str] | None) -> list[Path]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("checkout", type=Path, help="checkout of openxla/stablehlo")
-    parser.add_argument("--select", metavar="REGEX", type=regex, help="only files whose path matches")
-    parser.add_argument("--sample", metavar="N", type=positive, help="only about N files, spread out")
+    parser.add_argument(
+        "--select", metavar="REGEX", type=regex, help="only files whose path matches"
+    )
+    parser.add_argument(
+        "--sample", metavar="N", type=positive, help="only about N files, spread out"
+    )
     options = parser.parse_args(argv)
     chosen = files(options.checkout, options.select)
     if not chosen:

@@ -131,7 +131,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--length", metavar="N", type=positive, default=3, help="letters of the longest words (3)"
     )
-    parser.add_argument("--select", metavar="REGEX", type=regex, help="only programs whose name matches")
+    parser.add_argument(
+        "--select", metavar="REGEX", type=regex, help="only programs whose name matches"
+    )
     options = parser.parse_args(argv)
 
     words = [w for n in range(1, options.length + 1) for w in itertools.product(LETTERS, repeat=n)]
