@@ -421,7 +421,7 @@ _REDUCTIONS = [name.removeprefix("jaxpr.") for name in with_trait(Trait.REDUCTIO
 
 
 @rewrite(
-    "reduce_max[axes=()](x) = x; also for other reductions, but for sums of integers only",
+    "reduce_max[axes=()](x) = x; also for other reductions; of sums, only for those of integers",
     *_REDUCTIONS,
 )
 def reduction_of_nothing(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
