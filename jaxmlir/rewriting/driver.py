@@ -112,7 +112,7 @@ def replace(op: Any, values: Sequence[ir.Value]) -> None:
     types, got = [r.type for r in results], [v.type for v in values]
     if types != got and not _fits(types, got):
         name, expected, actual = op.operation.name, _type_list(types), _type_list(got)
-        message = f"'{name}' op: expected values of types {expected} in its place, got {actual}"
+        message = f"'{name}' op: expected values of the types {expected} in its place, got {actual}"
         raise locations.error_at(PassError, op.location, message)
     for result, value in zip(results, values, strict=True):
         result.replace_all_uses_with(value)

@@ -407,7 +407,7 @@ def within(
     Warns where no strategy meets the budget.
     """
     said = budget if budget < 2 else in_units(budget)
-    with progress(f"@{program.name} in a memory budget of {said}") as step:
+    with progress(f"@{program.name} within a budget of {said}") as step:
         search = _BudgetSearch.of(program, budget, measure, apply, step)
         way = search.way()
     size, says = search.sizes.get(way), "the compiler"
