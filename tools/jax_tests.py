@@ -242,7 +242,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     mode = Mode.through(options.round_trip, options.pipeline, options.level)
     if options.transforms:
         if mode.name != "dialect":
-            parser.error("--transforms compiles as JAX does: it excludes passes and --round-trip")
+            parser.error("--transforms compiles as JAX does: no passes, no --round-trip")
         mode = TRANSFORMS
     version = jax.__version__ + ("+x64" if options.x64 else "")
     files = [name.removesuffix(".py").removeprefix("tests/") for name in options.files]
