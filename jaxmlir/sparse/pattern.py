@@ -162,7 +162,7 @@ class SparsityPattern:
             pattern = cls(about.pop("shape"), indptr, indices, reasons=reasons, **about)
             pattern.to_scipy().check_format()
         except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as e:
-            raise ArgumentError(f"{os.fspath(path)} is no sparsity pattern: {e}") from e
+            raise ArgumentError(f"{os.fspath(path)} is not a sparsity pattern: {e}") from e
         return pattern
 
     # -- pictures --

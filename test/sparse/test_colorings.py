@@ -96,7 +96,7 @@ def test_a_pattern_is_kept_in_a_file(tmp_path):
     np.testing.assert_array_equal(found.to_dense(), pattern.to_dense())
     assert (found.in_shapes, found.reasons, found.symmetric) == (((5,),), (reason,), False)
     (tmp_path / "other.npz").write_bytes(b"PK\x03\x04 nothing")
-    with pytest.raises(ArgumentError, match="is no sparsity pattern"):
+    with pytest.raises(ArgumentError, match="is not a sparsity pattern"):
         SparsityPattern.load(tmp_path / "other.npz")
 
 

@@ -99,7 +99,8 @@ class SinkReductions(Pass):
 
     Options:
       min-bytes: sums of fewer bytes are left alone where a loop does not wait for its kernels.
-      moved: how many bytes may be stacked in an iteration for each byte of a sum that leaves it.
+      moved: how many bytes may be stacked in an iteration for each byte of a sum that leaves the
+        loop.
       memory: how many bytes may be stacked in all, for each byte of the slices that a loop reads.
     """
 
@@ -603,7 +604,7 @@ def _report(term: _Summand, loop: Any) -> None:
             subject = "the sum is" if term.rows else "the linear ops on the sum are"
         place = term.value.owner
         place = loop if isinstance(place, ir.Block) else place
-        remark(place, f"moved out of the loop: {subject} computed once, after it")
+        remark(place, f"moved out of the loop: {subject} computed once, after the loop")
 
 
 def _is_addition(node: OpView) -> bool:

@@ -65,8 +65,7 @@ _PAD = "jaxpr.pad"
 
 
 class PadSlices(Pass):
-    """Write slices that are padded or put together as arrays with edges of negative width, and
-    store what is padded."""
+    """Write padded or concatenated slices as pads with negative edges, and store padded values."""
 
     name: ClassVar[str] = "jaxpr-pad-slices"
     compilers: ClassVar[tuple[str, ...]] = COMPILERS[name]

@@ -80,7 +80,7 @@ _OF_MAXIMA = frozenset(
 
 
 class SumInProducts(Pass):
-    """Compute sums by products with the same operand: of exponentials in a softmax, of rows."""
+    """Compute sums as products, if other products read the same array: in a softmax, of rows."""
 
     name: ClassVar[str] = "jaxpr-sum-in-products"
     compilers: ClassVar[tuple[str, ...]] = COMPILERS[name]

@@ -574,7 +574,7 @@ class _PackSearch(GroupSearch):
 
 
 class SlpVectorize(BatchGroups):
-    """Batch similar computations whose results are put together or summed."""
+    """Batch similar computations whose results are stacked, summed or scattered."""
 
     name: ClassVar[str] = "jaxpr-slp-vectorize"
     search: ClassVar = _PackSearch

@@ -90,7 +90,7 @@ def keeps_order(node: RewriteNode | None) -> bool:
     )
 
 
-@rewrite("reshape(x) = x where the shape stays the same; so squeeze", "reshape", "squeeze")
+@rewrite("reshape(x) = x where the shape stays the same; also for squeeze", "reshape", "squeeze")
 def reshape_to_the_same(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     same = node.type == node.operands[0].type and keeps_order(node)
     return node.operands if same else None
@@ -103,7 +103,7 @@ def broadcast_to_the_same(r: Rewriter, node: RewriteNode) -> list[ir.Value] | No
 
 
 @rewrite(
-    "reshape(reshape(x)) = reshape(x); also of squeeze and broadcast_in_dim, the outer one only "
+    "reshape(reshape(x)) = reshape(x); also for squeeze and broadcast_in_dim, as the outer op only "
     "where x has the result's shape",
     "reshape",
     "squeeze",
@@ -323,7 +323,8 @@ def slice_of_reshape(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
 
 
 @rewrite(
-    "unstack(reshape(x)) = reshape(slice(x)), ... where they are tiles of the last dimension of x",
+    "unstack(reshape(x)) = reshape(slice(x)), ... where the results are tiles of the last "
+    "dimension of x",
     "unstack",
 )
 def unstack_of_reshape(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
@@ -420,7 +421,10 @@ def pad_of_nothing(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
 _REDUCTIONS = [name.removeprefix("jaxpr.") for name in with_trait(Trait.REDUCTION)]
 
 
-@rewrite("reduce_max[axes=()](x) = x; so the other reductions, sums of integers only", *_REDUCTIONS)
+@rewrite(
+    "reduce_max[axes=()](x) = x; also for other reductions; of sums, only for those of integers",
+    *_REDUCTIONS,
+)
 def reduction_of_nothing(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     # A sum of floats starts from 0, and 0 + -0.0 is 0.
     exact = node.name != "jaxpr.reduce_sum" or kind_of(node.type) == "integer"
@@ -485,8 +489,8 @@ _ALWAYS_INSIDE = (lax.GatherScatterMode.CLIP, lax.GatherScatterMode.PROMISE_IN_B
 
 
 @rewrite(
-    "gather(x, i) = broadcast_in_dim(x) where the dimensions that i is for are taken whole, in the "
-    "modes that fill nothing in",
+    "gather(x, i) = broadcast_in_dim(x) where slices take all of the dimensions that i indexes, in "
+    "the modes that fill nothing in",
     "gather",
 )
 def gather_of_all(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
@@ -538,8 +542,8 @@ def squeeze_of_gather(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
 
 
 @rewrite(
-    "gather(x, concatenate(iota, i)) = gather(x, i) where only the iota numbers what x has along a "
-    "dimension, which is a batching dimension then; also of scatters",
+    "gather(x, concatenate(iota, i)) = gather(x, i) where the iota alone indexes a dimension of x, "
+    "which becomes a batching dimension; also for scatters",
     "gather",
     *(f"scatter{kind}" for kind in ("", "_add", "_sub", "_mul", "_min", "_max")),
 )
