@@ -56,17 +56,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "--only", default="", metavar="REGEX", help="measure what matches in 'measure/program'"
+        "--only", default="", metavar="REGEX", help="only what matches, as 'measure/program'"
     )
     parser.add_argument("--repetitions", type=int, default=9, help="timings of each side (9)")
     parser.add_argument("--quick", action="store_true", help="three repetitions")
     parser.add_argument(
         "--level", type=int, default=2, help="the optimization level of gradients (2)"
     )
-    parser.add_argument("--json", metavar="FILE", help="write the results to a file, too")
+    parser.add_argument("--json", metavar="FILE", help="also write the results to a file")
     parser.add_argument("--plot", metavar="FILE", help="draw the ratios, as SVG")
     parser.add_argument(
-        "--compare", nargs=2, metavar=("BEFORE", "AFTER"), help="compare two such files"
+        "--compare", nargs=2, metavar=("BEFORE", "AFTER"), help="compare two files of --json"
     )
     return parser
 

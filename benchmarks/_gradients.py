@@ -240,8 +240,8 @@ def check_equal(ours: Any, theirs: Any, tolerance: float = TOLERANCE) -> float:
         # Not `>`: a NaN must be a mismatch.
         if not distance <= tolerance * size:
             raise Mismatch(
-                f"array {i} of the gradient is {distance / size:.2g} from JAX's, of its greatest "
-                f"element; {tolerance:g} is allowed"
+                f"array {i} of the gradient differs from JAX's by {distance / size:.2g} of its "
+                f"greatest element; {tolerance:g} is allowed"
             )
         worst = max(worst, float(distance / size))
     return worst

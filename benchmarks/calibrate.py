@@ -292,9 +292,14 @@ def main(argv: list[str] | None = None) -> int:
     """Measures, prints and writes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
-        "--write", metavar="FILE", nargs="?", type=Path, const=TABLES / "cpu.toml", help="to a file"
+        "--write",
+        metavar="FILE",
+        nargs="?",
+        type=Path,
+        const=TABLES / "cpu.toml",
+        help="write the table",
     )
-    parser.add_argument("--target", metavar="NAME", type=target, help="not the machine at hand")
+    parser.add_argument("--target", metavar="NAME", type=target, help="default: this machine")
     options = parser.parse_args(argv)
     meter = Meter(options.target)
     before = tomllib.loads((TABLES / "cpu.toml").read_text(encoding="utf-8"))

@@ -119,12 +119,17 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--only", default="", metavar="REGEX", help="programs that match")
-    parser.add_argument("--dtypes", default="f32,bf16", help=f"of {', '.join(DTYPES)}")
     parser.add_argument(
-        "--seconds", type=float, default=SECONDS, help=f"begin nothing after so long ({SECONDS:g})"
+        "--only", default="", metavar="REGEX", help="only programs whose name matches"
     )
-    parser.add_argument("--json", metavar="FILE", help="write the results to a file, too")
+    parser.add_argument("--dtypes", default="f32,bf16", help=f"out of {', '.join(DTYPES)}")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=SECONDS,
+        help=f"start no program after so long ({SECONDS:g})",
+    )
+    parser.add_argument("--json", metavar="FILE", help="also write the results to a file")
     return parser
 
 

@@ -31,10 +31,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     from benchmarks.programs import NAIVE, PROGRAMS
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.enzyme", description=__doc__)
-    parser.add_argument("--only", default="", metavar="REGEX", help="programs whose name matches")
+    parser.add_argument("--only", default="", metavar="REGEX", help="only programs that match")
     parser.add_argument("--repetitions", type=int, default=9)
     parser.add_argument("--scale", default="full", choices=("full", "small"))
-    parser.add_argument("--json", metavar="FILE", help="write the results to a file, too")
+    parser.add_argument("--json", metavar="FILE", help="also write the results to a file")
     parser.add_argument("--child", metavar="PROGRAM", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.child:

@@ -107,13 +107,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     from benchmarks.programs import NAIVE, PROGRAMS
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.first_result", description=__doc__)
-    parser.add_argument("--only", default="", metavar="REGEX", help="programs whose name matches")
+    parser.add_argument("--only", default="", metavar="REGEX", help="only programs that match")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--scale", default="full", choices=("full", "small"))
     options = parser.parse_args(argv)
     # Compile to bytecode, as pip does when it installs a package.
     compileall.compile_dir(Path(__file__).parent.parent / "jaxmlir", quiet=1)
-    print(f"jax {jax.__version__}, seconds of CPU (by the clock), least of {options.repetitions}\n")
+    print(f"jax {jax.__version__}, seconds of CPU (of wall time), least of {options.repetitions}\n")
     print("| program | JAX | jaxmlir | | second: JAX | jaxmlir | |\n|---|---|---|---|---|---|---|")
     rows = []
     for name in filter(re.compile(options.only).search, (*PROGRAMS, *NAIVE)):

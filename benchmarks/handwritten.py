@@ -55,7 +55,7 @@ def against(
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.handwritten", description=__doc__)
     parser.add_argument("--level", type=int, default=2, help="the optimization level")
-    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="of the matrices")
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="sizes of the matrices")
     parser.add_argument("--repetitions", type=int, default=9)
     options = parser.parse_args(argv)
     print(f"jax {jax.__version__}: gradient of trace(A @ B), us, medians\n")

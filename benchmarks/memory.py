@@ -118,10 +118,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
-    parser.add_argument("programs", nargs="*", help=f"by default {', '.join(BY_DEFAULT)}")
+    parser.add_argument("programs", nargs="*", help=f"default: {', '.join(BY_DEFAULT)}")
     default = ",".join("-" if b is None else f"{b:g}" for b in BUDGETS)
-    parser.add_argument("--budgets", default=default, help=f"fractions ({default})")
-    parser.add_argument("--repetitions", type=int, default=5, help="runs of each (5)")
+    parser.add_argument("--budgets", default=default, help=f"fractions of the memory ({default})")
+    parser.add_argument("--repetitions", type=int, default=5, help="runs of each budget (5)")
     parser.add_argument("--json", metavar="FILE", help="write the points to a file")
     parser.add_argument("--plot", metavar="FILE", help="write the curves to an SVG file")
     return parser

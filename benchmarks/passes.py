@@ -201,13 +201,15 @@ def seconds_of(pipeline: Pipeline, program: jaxmlir.Program, repetitions: int) -
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.passes", description=__doc__)
-    parser.add_argument("passes", nargs="*", default=LEVELS[2], help="by default those of -O2")
-    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="numbers of ops")
-    parser.add_argument("--program", choices=(*PROGRAMS, "worst"), help="by default all")
+    parser.add_argument("passes", nargs="*", default=LEVELS[2], help="default: those of -O2")
+    parser.add_argument(
+        "--sizes", default=",".join(map(str, SIZES)), help="numbers of ops of the programs"
+    )
+    parser.add_argument("--program", choices=(*PROGRAMS, "worst"), help="default: all")
     parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--effect", action="store_true", help="what they do for programs")
-    parser.add_argument("--only", default="", metavar="REGEX", help="of --effect: programs")
-    parser.add_argument("--json", metavar="FILE", help="of --effect: writes what was found")
+    parser.add_argument("--effect", action="store_true", help="measure the passes' effect instead")
+    parser.add_argument("--only", default="", metavar="REGEX", help="with --effect: programs")
+    parser.add_argument("--json", metavar="FILE", help="with --effect: write the results")
     options = parser.parse_args(argv)
     names = tuple(dict.fromkeys(options.passes))
     if options.effect:

@@ -94,9 +94,9 @@ def least(work: Callable[[], object], repetitions: int, fresh: bool = False) -> 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measures the selection; returns 1 if a gradient differs or a program fails."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.raised", description=__doc__)
-    parser.add_argument("--only", default="", metavar="REGEX", help="programs to measure")
+    parser.add_argument("--only", default="", metavar="REGEX", help="only programs that match")
     parser.add_argument("--repetitions", type=int, default=3, help="timings of each side (3)")
-    parser.add_argument("--json", metavar="FILE", help="write the rows to a file, too")
+    parser.add_argument("--json", metavar="FILE", help="also write the rows to a file")
     options = parser.parse_args(argv)
     rows, failed = {}, 0
     print("| program | ops | trace us/op | raise us/op | distance | CPU time | compile |")

@@ -177,12 +177,12 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--targets", metavar="NAME,...", help=f"by default {', '.join(TARGETS)}")
-    parser.add_argument("--only", default="", metavar="REGEX", help="programs that match")
+    parser.add_argument("--targets", metavar="NAME,...", help=f"default: {', '.join(TARGETS)}")
+    parser.add_argument("--only", default="", metavar="REGEX", help="only programs that match")
     parser.add_argument("--level", type=int, default=2, help="the optimization level (2)")
     parser.add_argument("--without", default="", metavar="PASS,...", help="passes to leave out")
-    parser.add_argument("--seconds", type=int, default=180, help="of CPU time, each (180)")
-    parser.add_argument("--json", metavar="FILE", help="read from a file, and written to it")
+    parser.add_argument("--seconds", type=int, default=180, help="CPU time for a program (180)")
+    parser.add_argument("--json", metavar="FILE", help="results, kept and extended")
     parser.add_argument("--plot", metavar="FILE", help="draw the ratios, as SVG")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     return parser

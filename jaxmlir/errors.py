@@ -125,8 +125,8 @@ class UntracedRuleError(ExportError):
     """
 
     def __init__(self, rule: str, reason: str | None):
-        said = "it is absent" if reason is None else reason
-        super().__init__(f"the custom derivative rule '{rule}' could not be traced: {said}")
+        said = "is absent" if reason is None else f"could not be traced: {reason}"
+        super().__init__(f"the custom derivative rule '{rule}' {said}")
         self.reason = reason
 
 
@@ -157,8 +157,8 @@ def cause_of(located: BaseException, error: BaseException) -> BaseException | No
 
 
 TOO_DEEP = (
-    "functions call one another deeper than Python's recursion limit allows; jaxpr-inline makes "
-    "one of those that are called once"
+    "functions call one another deeper than Python's recursion limit allows; the pass jaxpr-inline "
+    "moves functions that are called once into their callers"
 )
 
 

@@ -87,9 +87,11 @@ def collectives(text: str) -> Counts:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("programs", nargs="*", help="names (default: the programs over a mesh)")
-    parser.add_argument("--without", action="append", default=[], help="a pass to leave out")
-    parser.add_argument("--rounds", type=int, default=5, help="calls that are timed, in turns")
+    parser.add_argument("programs", nargs="*", help="names of programs (default: all over a mesh)")
+    parser.add_argument(
+        "--without", action="append", default=[], help="leave out a pass; repeatable"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="timed calls, in turns (5)")
     options = parser.parse_args(argv)
     os.environ["JAX_PLATFORMS"] = "cpu"
     os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={DEVICES}"

@@ -158,22 +158,22 @@ def run_all(
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
-        "--select", metavar="REGEX", type=regex, help="harnesses whose full name matches"
+        "--select", metavar="REGEX", type=regex, help="only harnesses whose full name matches"
     )
-    parser.add_argument("--sample", metavar="N", type=positive, help="about N of them, spread out")
-    parser.add_argument("--workers", metavar="N", type=positive, default=2, help="processes (2)")
+    parser.add_argument("--sample", metavar="N", type=positive, help="only about N, spread out")
+    parser.add_argument("--workers", metavar="N", type=positive, default=2, help="N processes (2)")
     parser.add_argument(
         "--run-every",
         metavar="K",
         type=positive,
         default=20,
-        help="where the lowered text is JAX's own, run every K-th harness all the same (20)",
+        help="run only every K-th harness whose lowered text is the same as JAX's (20)",
     )
     parser.add_argument(
         "--steps", metavar="STEP,...", type=lambda text: text.split(","), help="only these steps"
     )
     parser.add_argument(
-        "--resume", action="store_true", help="keep earlier outcomes; leave out what has passed"
+        "--resume", action="store_true", help="keep earlier outcomes; skip what has passed"
     )
     options = parser.parse_args(argv)
 

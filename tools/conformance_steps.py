@@ -253,7 +253,7 @@ def _raised_and_differentiated(case: Case, pairs: Callable[..., Iterator[transfo
         try:
             compare_closely(value, jax.jvp(case.flat_function, args, [*tangents])[0])
         except Mismatch:
-            return f"{LEFT_OUT}JAX's derivative goes with another value than the function's"
+            return f"{LEFT_OUT}jax.jvp gives another value than the function itself"
         raise
 
 
@@ -325,7 +325,7 @@ def _lost_rule(program: jaxmlir.Program) -> str | None:
     if names & {"max", "min"} and any(
         jax.numpy.issubdtype(aval.dtype, np.complexfloating) for aval in program.out_avals
     ):
-        return "JAX has a rule of its own for the larger of two complex numbers, or none"
+        return "JAX has a special rule for the maximum of complex numbers, or none"
     reasons = (RULES_THAT_ARE_LOST[name] for name in sorted(names) if name in RULES_THAT_ARE_LOST)
     return next(reasons, None)
 

@@ -129,7 +129,7 @@ def uv() -> list[str]:
     beside = Path(sys.executable).with_name("uv")
     found = str(beside) if beside.exists() else shutil.which("uv")
     if found is None:
-        raise SystemExit("error: uv makes the environments, and is not there: pip install uv")
+        raise SystemExit("error: uv makes the environments, but is not installed: pip install uv")
     return [found]
 
 
@@ -285,25 +285,31 @@ def is_done(program: Program, record: Record | None, steps: Iterable[str]) -> bo
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--select", metavar="REGEX", type=regex, help="programs whose name matches")
+    parser.add_argument(
+        "--select", metavar="REGEX", type=regex, help="only programs whose name matches"
+    )
     parser.add_argument(
         "--steps", metavar="STEP,...", type=lambda text: text.split(","), help="only these steps"
     )
-    parser.add_argument("--again", action="store_true", help="also programs that have an outcome")
     parser.add_argument(
-        "--timeout", metavar="S", type=positive, default=600, help="of a step (600 s)"
+        "--again", action="store_true", help="also run programs that have an outcome"
+    )
+    parser.add_argument(
+        "--timeout", metavar="S", type=positive, default=600, help="time limit of a step (600 s)"
     )
     parser.add_argument(
         "--environments",
         metavar="DIR",
         type=Path,
         default=CACHE / "jaxmlir" / "ecosystem",
-        help="where the environments are, and the cache of packages (the user's cache)",
+        help="folder of the environments and the package cache (the user's cache)",
     )
-    parser.add_argument("--python", default=sys.executable, help="what they run (this Python)")
-    parser.add_argument("--jax", metavar="VERSION", help="their JAX (that of this Python)")
-    parser.add_argument("--clean", action="store_true", help="delete the environments, and stop")
-    parser.add_argument("--page", action="store_true", help="write the page, and stop")
+    parser.add_argument(
+        "--python", default=sys.executable, help="Python of the environments (this one)"
+    )
+    parser.add_argument("--jax", metavar="VERSION", help="JAX of the environments (this Python's)")
+    parser.add_argument("--clean", action="store_true", help="only delete the environments")
+    parser.add_argument("--page", action="store_true", help="only write the page")
     options = parser.parse_args(argv)
 
     steps = options.steps or STEPS

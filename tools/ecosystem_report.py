@@ -109,23 +109,23 @@ its run-time checks, which are Python functions of the process, are left out (`e
 
 _TIMES = """
 Ratios of jaxmlir to JAX for the gradient: below 1, jaxmlir takes less. Both take turns in one
-process, and a ratio is one of minima: of three turns or more after those that are not counted, of
-fewer if these would take longer than 20 s. All is CPU time, because the machine (two cores) had
-other work to do. A ratio of calls that take less than a millisecond can still be off by a tenth.
+process. The first turns are not counted. A ratio compares the minima of at least three turns, or of
+fewer if three would take longer than 20 s. All times are CPU times, because the machine (two cores)
+had other work to do. A ratio of calls of less than a millisecond can still be off by a tenth.
 
 | column | what is compared |
 |---|---|
 | run | calls of the compiled gradient, with the passes of `-O2` before and after `grad` |
-| compile | XLA's compilation of that |
+| compile | XLA's compilation of this gradient |
 | transform | `program.grad()` of a program just traced; JAX traces `jax.grad` of a jaxpr |
-| transform, -O2 | that with all passes of `-O2` |
+| transform, -O2 | the same with all passes of `-O2` |
 
 Each turn begins with JAX's caches cleared, so that both differentiate the library's jitted
 functions anew: a later program of the same process finds their derivatives.
 
-`=`: both are the same instructions, and the ratio is noise. `~`: measured when both found
-derivatives that an earlier turn had made, which say little of `transform`, or when ratios were of
-medians. **Bold**: more than is promised, which is {promises}.
+`=`: both compile to the same instructions, and the ratio is noise. `~`: an older measurement, in
+which both found derivatives that an earlier turn had made, so `transform` says little, or in which
+medians were compared. **Bold**: more than is promised, which is {promises}.
 """
 
 

@@ -374,7 +374,8 @@ def _run_child(directory: str, indices: range, seed: int, failures: list[str]) -
                 failures.append(f"seed {seed}, mutant {index}: {failure}")
     if child.returncode == 0:
         return indices.stop
-    failures.append(f"seed {seed}, mutant {reached}: the process ended with {child.returncode}")
+    how = f"the process ended with status {child.returncode}"
+    failures.append(f"seed {seed}, mutant {reached}: {how}")
     return reached + 1
 
 
@@ -402,8 +403,10 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--stablehlo", action="store_true", help="modules of StableHLO, as text")
-    parser.add_argument("--originals", help="be a child: mutate the files in this directory")
+    parser.add_argument(
+        "--stablehlo", action="store_true", help="mutate texts of StableHLO, not artifacts"
+    )
+    parser.add_argument("--originals", help="run as a child: mutate the files in this folder")
     arguments = parser.parse_args()
     indices = range(arguments.start, arguments.start + arguments.count)
     if arguments.originals:

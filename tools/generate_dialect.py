@@ -142,8 +142,8 @@ The columns of the tables:
 - **attributes**: name, kind, and the default after `=`. An attribute in **bold** has no default and
   is always present. A kind that ends in `?` allows `none`. `absent` is the default of a param that
   JAX may leave out. The kinds are explained in `jaxmlir/dialect/ops/record.py`.
-- **linear in**: the operands, counted from 0, in which the op is jointly linear; in *or*, those in
-  each of which it is linear, the others held fixed.
+- **linear in**: the operands, counted from 0, in which the op is jointly linear; *or* is between
+  operands in each of which it is linear if the others are held fixed.
 - **traits**: what the op has in common with others, as in the table below.
 - **inverse**: the inverse of the op, where z is the result of x and y, or the reason why there is
   none (docs/inverse.md).

@@ -43,7 +43,7 @@ from jaxmlir.program.staging import from_jaxpr  # noqa: E402
 FOLDER = ROOT / "lit_tests" / "ops"
 VERSIONS = ((0, 10), (0, 11), (0, 12))
 HLO_LINES = 3
-HANDLE = "It holds a Python object, which text cannot: such an op runs in its own process alone."
+HANDLE = "It holds a Python object, which text cannot: such an op runs only in its own process."
 WIDTH = 100
 LONGEST = 300
 
@@ -274,7 +274,7 @@ def stale(names: Sequence[str] = ()) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("ops", nargs="*", metavar="OP", help="all of them, if none is named")
+    parser.add_argument("ops", nargs="*", metavar="OP", help="names of ops (default: all)")
     parser.add_argument("--check", action="store_true", help="write nothing, name stale files")
     arguments = parser.parse_args(argv)
     if unknown := [name for name in arguments.ops if name not in examples()]:

@@ -89,7 +89,7 @@ def table() -> str:
         elif name in NOT_APPLICABLE:
             what = f"not applicable: {NOT_APPLICABLE[name]}"
         else:
-            raise SystemExit(f"--{name} of mlir-opt is neither present nor refused")
+            raise SystemExit(f"--{name} of mlir-opt is neither in jaxmlir-opt nor in REFUSED")
         rows.append(f"| `-{name}`: {said} | {what} |")
     return "\n".join(rows)
 
@@ -118,15 +118,15 @@ def update() -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing, fail on a difference")
-    parser.add_argument("--update", action="store_true", help="read the options off mlir-opt-22")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if stale")
+    parser.add_argument("--update", action="store_true", help="read the options from mlir-opt-22")
     options = parser.parse_args()
     if options.update:
         update()
     old = PAGE.read_text(encoding="utf-8")
     new = page(old)
     if options.check and new != old:
-        print(f"{PAGE.name} is not what {Path(__file__).name} writes", file=sys.stderr)
+        print(f"{PAGE.name} is stale: run python tools/{Path(__file__).name}", file=sys.stderr)
         return 1
     if not options.check:
         PAGE.write_text(new, encoding="utf-8")

@@ -196,35 +196,41 @@ def run(jobs: Sequence[Job], workers: int) -> Iterator[tuple[int, int]]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("checkout", type=Path, help="JAX's repository at the installed version")
+    parser.add_argument("checkout", type=Path, help="checkout of JAX at the installed version")
     parser.add_argument("files", nargs="+", help="test files, e.g. lax_test or pallas/pallas_test")
-    parser.add_argument("-k", dest="select", metavar="EXPR", help="tests, as pytest selects them")
     parser.add_argument(
-        "--every", metavar="N", type=positive, default=1, help="a sample: each N-th test"
+        "-k", dest="select", metavar="EXPR", help="only tests that pytest's -k selects"
     )
     parser.add_argument(
-        "--cases", metavar="N", type=positive, default=10, help="generated cases (10)"
+        "--every", metavar="N", type=positive, default=1, help="only every N-th test"
     )
-    parser.add_argument("--workers", metavar="N", type=positive, default=2, help="processes (2)")
     parser.add_argument(
-        "--timeout", metavar="S", type=positive, default=300, help="of a test (300 s)"
+        "--cases", metavar="N", type=positive, default=10, help="N generated cases (10)"
+    )
+    parser.add_argument("--workers", metavar="N", type=positive, default=2, help="N processes (2)")
+    parser.add_argument(
+        "--timeout", metavar="S", type=positive, default=300, help="time limit of a test (300 s)"
     )
     parser.add_argument("--round-trip", action="store_true", help="print and parse every program")
     passes = parser.add_mutually_exclusive_group()
-    passes.add_argument("--pipeline", metavar="PASSES", default="", help="passes on every program")
+    passes.add_argument(
+        "--pipeline", metavar="PASSES", default="", help="passes to run on all programs"
+    )
     passes.add_argument(
         "--level",
         type=int,
         default=0,
         choices=LEVELS,
-        help="or those of a level, and derivatives of programs so optimized",
+        help="run the passes of a level, also before differentiation",
     )
     parser.add_argument(
         "--transforms", action="store_true", help="differentiate and batch by jaxmlir's passes"
     )
     parser.add_argument("--x64", action="store_true", help="with 64-bit types (JAX_ENABLE_X64)")
-    parser.add_argument("--resume", action="store_true", help="go on with an earlier run")
-    parser.add_argument("--slowest", metavar="N", type=int, default=10, help="tests to list (10)")
+    parser.add_argument("--resume", action="store_true", help="continue an earlier run")
+    parser.add_argument(
+        "--slowest", metavar="N", type=int, default=10, help="list N slowest tests (10)"
+    )
     options = parser.parse_args(argv)
 
     import jax
@@ -236,7 +242,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     mode = Mode.through(options.round_trip, options.pipeline, options.level)
     if options.transforms:
         if mode.name != "dialect":
-            parser.error("--transforms compiles as JAX does: no passes, no round trip")
+            parser.error("--transforms compiles as JAX does: no passes, no --round-trip")
         mode = TRANSFORMS
     version = jax.__version__ + ("+x64" if options.x64 else "")
     files = [name.removesuffix(".py").removeprefix("tests/") for name in options.files]
@@ -266,7 +272,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ]
     show(comparisons, options.slowest)
     if not any(c.tests for c in comparisons):
-        print("error: no test was run both ways", file=sys.stderr)
+        print("error: no test was run both in plain JAX and through the dialect", file=sys.stderr)
         return 1
     return 1 if any(c.broken for c in comparisons) else 0
 

@@ -105,7 +105,7 @@ def _directive_problem(word: str, rest: str, runs: RunLines) -> str | None:
     directives = [p + suffix for p in sorted(prefixes) for suffix in CHECK_SUFFIXES]
     near = difflib.get_close_matches(word, [*directives, *LIT_KEYWORDS], n=1, cutoff=0.75)
     if near:
-        return f"'{word}' is no directive and never runs; did you mean '{near[0]}:'?"
+        return f"'{word}' is not a directive and never runs; did you mean '{near[0]}:'?"
     if has_colon and (match := CHECK_WORD.match(word)) and match["prefix"] != word:
         return f"no RUN line makes FileCheck look for '{match['prefix']}', so '{word}:' never runs"
     return None
@@ -125,7 +125,7 @@ def _diagnostic_problem(word: str, rest: str, runs: RunLines) -> str | None:
     if word not in DIAGNOSTICS:
         near = difflib.get_close_matches(word, DIAGNOSTICS, n=1, cutoff=0.6)
         hint = f"; did you mean '{near[0]}'?" if near else ""
-        return f"'{word}' is no expected diagnostic and never runs{hint}"
+        return f"'{word}' is not an expected diagnostic and never runs{hint}"
     if "{{" not in rest:
         return f"'{word}' without a '{{{{message}}}}' never runs"
     if not runs.verify_diagnostics:

@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the names that are not known")
     arguments = parser.parse_args(argv)
     if importlib.util.find_spec("pyright") is None or shutil.which("node") is None:
-        print("types: left out, pyright or Node.js is not installed")
+        print("types: skipped, because pyright or Node.js is not installed")
         return 0
     found = completeness(ROOT)
     for symbol in found["symbols"] if arguments.list else ():
@@ -73,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
         print("python tools/lint_types.py --list says which are not")
     missed = unnoticed(ROOT)
     for line in missed:
-        print(f"types: pyright does not see what is wrong with {line}")
+        print(f"types: pyright does not report the error in {line}")
     return int(score < LEAST or bool(missed))
 
 

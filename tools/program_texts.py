@@ -268,7 +268,7 @@ def write(options: argparse.Namespace) -> int:
 def compare(options: argparse.Namespace) -> int:
     directories = (options.before, options.after)
     if missing := [str(d) for d in directories if not (d / ABOUT).is_file()]:
-        return _error(f"{missing[0]} is no directory that `write` has written")
+        return _error(f"{missing[0]} is not a directory that `write` has written")
     versions = [json.loads((d / ABOUT).read_text())["jax"] for d in directories]
     if len(set(versions)) > 1:
         return _error(f"{versions[0]} and {versions[1]} are different versions of JAX")
@@ -384,16 +384,20 @@ def _renames(path: str) -> list[tuple[str, str]]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    only = {"metavar": "SUBSTRING", "default": "", "help": "only names that contain this"}
+    only = {"metavar": "SUBSTRING", "default": "", "help": "only programs whose name contains this"}
 
-    writing = commands.add_parser("write", help="write the texts of today's code")
+    writing = commands.add_parser("write", help="write the texts of the current code")
     writing.set_defaults(run=write)
     writing.add_argument("directory", type=Path, metavar="DIRECTORY")
     writing.add_argument("--only", **only)
     writing.add_argument(
-        "--sample", metavar="N", type=positive, default=300, help="about N harnesses of JAX (300)"
+        "--sample",
+        metavar="N",
+        type=positive,
+        default=300,
+        help="write about N of JAX's harnesses (300)",
     )
-    writing.add_argument("--jobs", metavar="N", type=positive, default=1, help="processes (1)")
+    writing.add_argument("--jobs", metavar="N", type=positive, default=1, help="N processes (1)")
     writing.add_argument("--lower", action="store_true", help="write the StableHLO as well")
 
     comparing = commands.add_parser("compare", help="say which texts differ")
@@ -407,7 +411,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         type=_rename,
         action="append",
         default=[],
-        help="a word of the texts before that is another one after; may be repeated",
+        help="the word OLD in the texts before is NEW in those after; repeatable",
     )
     comparing.add_argument(
         "--renames",
@@ -418,13 +422,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="a file with OLD=NEW on each line",
     )
     comparing.add_argument(
-        "--any-symbols", action="store_true", help="functions may have any names"
+        "--any-symbols", action="store_true", help="ignore the names of functions"
     )
     comparing.add_argument(
         "--show", metavar="N", type=int, default=3, help="show the first N differences (3)"
     )
     comparing.add_argument(
-        "--lines", metavar="N", type=positive, default=40, help="of each at most N lines (40)"
+        "--lines", metavar="N", type=positive, default=40, help="show at most N lines of each (40)"
     )
     options = parser.parse_args(argv)
     return options.run(options)

@@ -155,9 +155,11 @@ _UNKNOWN = "not differentiated"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--count", type=int, default=2000, help="random programs")
-    parser.add_argument("--columns", type=int, default=40, help="columns of a benchmark's matrix")
-    parser.add_argument("--start", type=int, default=0, help="programs that were checked before")
+    parser.add_argument("--count", type=int, default=2000, help="how many random programs")
+    parser.add_argument(
+        "--columns", type=int, default=40, help="rows or columns of a benchmark's matrix"
+    )
+    parser.add_argument("--start", type=int, default=0, help="skip so many programs")
     options = parser.parse_args()
     half = options.count // 2
     checks = [

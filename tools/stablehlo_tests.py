@@ -44,7 +44,7 @@ FOLDERS = ("stablehlo/tests/interpret", "stablehlo/testdata")
 EXCLUDED = {
     r"^(check|probe|printing|api_input_arguments)\.mlir:": "a test of the interpreter itself",
     r"^dot_general\.mlir:\d+:dot_general_op_test_algorithm$": "JAX has no TF32 on a CPU",
-    r"^(ceil|floor)\.mlir:\d+:\w+_f(32|64)$": "XLA on a CPU takes denormal numbers for zero",
+    r"^(ceil|floor)\.mlir:\d+:\w+_f(32|64)$": "XLA on a CPU flushes denormal numbers to zero",
 }
 
 _CHECK = re.compile(
@@ -96,7 +96,7 @@ def checks_as_results(function: func.FuncOp) -> list[tuple[str, np.ndarray | Non
         values += list(op.operands)
         for result in op.results:
             if next(result.uses, None) is not None:
-                raise Skipped("what a check says is used")
+                raise Skipped("the result of a check is used")
         op.operation.erase()
     if not found:
         raise Skipped("it checks nothing")
@@ -200,13 +200,17 @@ def files(checkout: Path, select: re.Pattern[str] | None) -> list[Path]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("checkout", type=Path, help="of github.com/openxla/stablehlo")
-    parser.add_argument("--select", metavar="REGEX", type=regex, help="files whose path matches")
-    parser.add_argument("--sample", metavar="N", type=positive, help="about N files, spread out")
+    parser.add_argument("checkout", type=Path, help="checkout of openxla/stablehlo")
+    parser.add_argument(
+        "--select", metavar="REGEX", type=regex, help="only files whose path matches"
+    )
+    parser.add_argument(
+        "--sample", metavar="N", type=positive, help="only about N files, spread out"
+    )
     options = parser.parse_args(argv)
     chosen = files(options.checkout, options.select)
     if not chosen:
-        parser.error("there are no such files with checks")
+        parser.error("no file with checks matches")
     if options.sample:
         chosen = chosen[:: max(1, len(chosen) // options.sample)]
     counts: Counter[str] = Counter()

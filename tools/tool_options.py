@@ -19,4 +19,4 @@ def regex(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as e:
-        raise argparse.ArgumentTypeError(f"'{text}' is no regular expression: {e}") from e
+        raise argparse.ArgumentTypeError(f"'{text}' is not a regular expression: {e}") from e

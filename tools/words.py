@@ -114,7 +114,7 @@ def refusal(f: Function, word: Word, x: Any, of_jax: Exception) -> str:
         jax.jit(ours).lower(argument)
     except JaxmlirError as e:
         return "refused" if "jaxpr." in str(e) else f"an error that names no op: {e}"
-    return f"done, and JAX refuses: {of_jax}"
+    return f"JAX refuses, and jaxmlir does not: {of_jax}"
 
 
 def distance(found: Any, want: Any) -> float:
@@ -129,9 +129,11 @@ def distance(found: Any, want: Any) -> float:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Compares compositions of transformations.")
     parser.add_argument(
-        "--length", metavar="N", type=positive, default=3, help="of the longest words (3)"
+        "--length", metavar="N", type=positive, default=3, help="letters of the longest words (3)"
     )
-    parser.add_argument("--select", metavar="REGEX", type=regex, help="programs by name")
+    parser.add_argument(
+        "--select", metavar="REGEX", type=regex, help="only programs whose name matches"
+    )
     options = parser.parse_args(argv)
 
     words = [w for n in range(1, options.length + 1) for w in itertools.product(LETTERS, repeat=n)]

@@ -132,13 +132,13 @@ def unpack(buffer: memoryview) -> tuple[dict[str, Any], dict[str, StoredArray]]:
     for name, entry in header.items():
         parts[name], position = _part(name, entry, buffer, start, position)
     if position != len(buffer):
-        raise ArtifactError(f"the file has {len(buffer)} bytes, its header describes {position}")
+        raise ArtifactError(f"expected a file of {position} bytes by its header, got {len(buffer)}")
     seal = parts.pop(SEAL, None)
     if seal is None or bytes(seal.data) != hashlib.sha256(buffer[:start]).digest():
-        raise ArtifactError("the header is damaged: it does not have the SHA-256 digest it should")
+        raise ArtifactError("the header is damaged: its SHA-256 digest is absent or does not match")
     if not isinstance(metadata, dict) or not isinstance(metadata.get(METADATA), str):
         raise ArtifactError(
-            f'this is a safetensors file, but no artifact: its metadata has no "{METADATA}"'
+            f'this is a safetensors file, but not an artifact: its metadata has no "{METADATA}"'
         )
     return parse_json(metadata[METADATA], f'the metadata "{METADATA}"'), parts
 
@@ -146,29 +146,29 @@ def unpack(buffer: memoryview) -> tuple[dict[str, Any], dict[str, StoredArray]]:
 def _header(buffer: memoryview) -> tuple[int, dict[str, Any]]:
     """The offset at which the data begins, and the header's entries."""
     if not len(buffer):
-        raise ArtifactError("the file is empty: what wrote it was interrupted, or has yet to")
+        raise ArtifactError("the file is empty: writing it was interrupted, or has not ended")
     length = int.from_bytes(buffer[:8], "little")
     start = 8 + length
     if len(buffer) < 8 or length > MAX_HEADER or start > len(buffer):
         if buffer[:4] == b"ML\xefR" or re.fullmatch(rb"[\t\n\r -~]+", buffer[:256]):
             raise ArtifactError(
-                "this is no artifact, which program.save writes, but text or bytecode; "
-                "jaxmlir.parse takes a program's text"
+                "expected an artifact, as program.save writes, got text or bytecode; read a "
+                "program's text with jaxmlir.parse"
             )
         if 8 <= len(buffer) and length <= MAX_HEADER and buffer[8:10] in (b"", b"{", b'{"'):
-            missing = f"its header goes to byte {start}"
+            missing = f"its header ends at byte {start}"
             raise ArtifactError(f"the file is truncated to {len(buffer)} bytes: {missing}")
         from jaxmlir.dialect.bytecode import hint_of_exported
 
         raise ArtifactError(
-            f"this is no artifact: the header should have {length} bytes (at most {MAX_HEADER}), "
-            f"the file has {len(buffer)}{hint_of_exported(buffer)}"
+            f"this is not an artifact: its first 8 bytes announce a header of {length} bytes (at "
+            f"most {MAX_HEADER} are allowed), the file has {len(buffer)}{hint_of_exported(buffer)}"
         )
     if start % ALIGNMENT:
-        raise ArtifactError(f"the data begins at byte {start}, no multiple of {ALIGNMENT}")
+        raise ArtifactError(f"the data begins at byte {start}, expected a multiple of {ALIGNMENT}")
     header = parse_json(bytes(buffer[8:start]), "the header")
     if not isinstance(header, dict):
-        raise ArtifactError("the header is no JSON object")
+        raise ArtifactError("the header is not a JSON object")
     return start, header
 
 
@@ -178,7 +178,7 @@ def _part(
     """One tensor of the header, which must begin where the previous one ends, and its end."""
     expected = {"dtype", "shape", "data_offsets"}
     if not isinstance(entry, dict) or entry.keys() != expected:
-        raise ArtifactError(f"the header's entry {name!r} must have {sorted(expected)}")
+        raise ArtifactError(f"the header's entry {name!r} must have the keys {sorted(expected)}")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not (_is_sizes(shape) and _is_sizes(offsets) and len(offsets) == 2):
         raise ArtifactError(f"the header's entry {name!r} has a malformed shape or data_offsets")
@@ -187,11 +187,11 @@ def _part(
     begin, end = start + offsets[0], start + offsets[1]
     size = math.prod(shape) * ITEM_SIZES[dtype]
     if begin == position and end - begin == size and end > len(buffer):
-        missing = f"its part {name!r} goes to byte {end}"
+        missing = f"its part {name!r} ends at byte {end}"
         raise ArtifactError(f"the file is truncated to {len(buffer)} bytes: {missing}")
     if begin != position or end - begin != size:
         raise ArtifactError(
-            f"the header's entry {name!r} is in bytes {begin} to {end}: expected {size} bytes from "
+            f"the header's entry {name!r} has bytes {begin} to {end}, expected {size} bytes from "
             f"byte {position} on"
         )
     return StoredArray(dtype, tuple(shape), buffer[begin:end]), end

@@ -184,7 +184,7 @@ def _cannot(missing: list[Any], made_with: str) -> list[Diagnostic]:
     return [
         Diagnostic(
             "error",
-            f"'{name}' op ({count} in the program) stands in the way: {_why(name, cls, made_with)}",
+            f"'{name}' op ({count} in the program) cannot be read: {_why(name, cls, made_with)}",
             *locations.position(first[name, cls].location),
         )
         for (name, cls), count in Counter(kinds).items()
@@ -207,14 +207,14 @@ def _why(op_name: str, cls: str, made_with: str) -> str:
     if op_name in custom_rule_ops.HIGH_LEVEL_OPS:
         return (
             f"{cause}; this process, with jax {jax.__version__}, has no primitive class {cls} that "
-            "takes its parameters, and the program does not say what it expands to"
+            "takes its parameters, and the program has no expansion of it"
         )
     if name in ops.OPS:
         return (
-            f"{cause}; the installed jax {jax.__version__} has no such primitive, and there is no "
-            "equation for it in terms of others"
+            f"{cause}; the installed jax {jax.__version__} has no such primitive, and jaxmlir has "
+            "no decomposition of it into others"
         )
     return (
         f'the installed jax {jax.__version__} has no primitive "{name}", and no imported module '
-        f"registers one ({cause}; one of your own is known once its module is imported: --load)"
+        f"registers one ({cause}; if it is your own, import its module: --load)"
     )

@@ -36,8 +36,11 @@ def describe_module(module: ir.Module, size: int, filename: str) -> str:
 
     Args:
       size: the size of the file in bytes.
+
+    Raises:
+      ArtifactError: it is malformed.
     """
-    with context():
+    with refused(filename), context():
         return _Report(filename, size, None, module).text()
 
 
@@ -62,7 +65,7 @@ class _Report:
             "constants": self.constants(),
             "custom derivative rules": self.rules(),
             "callbacks and effects": self.effects(),
-            "beyond XLA": self.reach(),
+            "custom calls": self.reach(),
             "sources": self.sources(),
         }
         for title, entries in sections.items():
@@ -186,11 +189,16 @@ def _paths(tree: ir.Attribute, prefix: str = "") -> Iterator[str]:
         if entry.name == "list":
             children = enumerate(parts)
         elif entry.name in ("dict", "ordered_dict"):
-            children = [(part[0], part[1]) for part in parts]
+            children = [(_key_text(key), child) for key, child in parts]
         else:
             children = enumerate(parts[-1])
     for key, child in children:
-        yield from _paths(child, f"{prefix}[{str(key).replace(chr(34), chr(39))}]")
+        yield from _paths(child, f"{prefix}[{key}]")
+
+
+def _key_text(key: ir.Attribute) -> str:
+    """The key of a dictionary, as Python prints it."""
+    return repr(key.value) if isinstance(key, (ir.StringAttr, ir.IntegerAttr)) else str(key)
 
 
 def _table(what: str, types: Sequence[ir.Type], paths: Sequence[str] | None) -> Iterator[str]:

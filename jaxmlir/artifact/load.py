@@ -78,7 +78,8 @@ class Contents:
         self._check_versions()
         module = parts.pop(container.MODULE, None)
         if module is None or module.dtype != "U8":
-            raise ArtifactError(f"it has no part {container.MODULE!r} of bytes")
+            got = "none" if module is None else module.dtype
+            raise ArtifactError(f"expected a part {container.MODULE!r} of dtype U8, got {got}")
         self._module = module.data
         _check_digest(self._module, self._field("module", "sha256", str), "the module")
         self.constants: Constants = Constants(self._arrays(parts))
@@ -102,7 +103,7 @@ class Contents:
     def _check_versions(self) -> None:
         metadata = self.metadata
         if not isinstance(metadata, dict):
-            raise ArtifactError("the metadata is no JSON object")
+            raise ArtifactError("the metadata is not a JSON object")
         version, dialect = metadata.get("artifact"), metadata.get("dialect")
         if version != container.VERSION:
             raise ArtifactError(
@@ -121,7 +122,7 @@ class Contents:
                 f"it has a part that is neither {container.MODULE!r} nor a constant"
             )
         if not isinstance(described, dict) or described.keys() != stored.keys():
-            raise ArtifactError("the metadata's constants are not those that the file has")
+            raise ArtifactError("the constants in the metadata do not match those in the file")
         eager = sum(len(part.data) for part in stored.values()) <= EAGER_BYTES
         arrays: dict[str, Any] = {}
         for name, part in stored.items():
@@ -137,7 +138,9 @@ class Contents:
         container.check_name(name)
         strings = isinstance(entry, dict) and all(isinstance(v, str) for v in entry.values())
         if not strings or entry.keys() != {"type", "sha256"}:
-            raise ArtifactError(f"constant {name!r} is described by {entry!r}")
+            raise ArtifactError(
+                f"constant {name!r}: expected strings 'type' and 'sha256', got {entry!r}"
+            )
 
 
 def _read(name: str, part: Any, sha256: str, dtype: Any, shape: tuple[int, ...]) -> Any:
@@ -147,7 +150,7 @@ def _read(name: str, part: Any, sha256: str, dtype: Any, shape: tuple[int, ...])
 
 def _check_digest(data: memoryview, expected: str, what: str) -> None:
     if container.digest(data) != expected:
-        raise ArtifactError(f"{what} is damaged: it does not have the SHA-256 digest {expected}")
+        raise ArtifactError(f"{what} is damaged: its SHA-256 digest is not {expected}")
 
 
 def _check_trees(program: Module) -> None:
@@ -155,6 +158,6 @@ def _check_trees(program: Module) -> None:
         _ = program.in_tree, program.out_tree
     except DiagnosticError as e:
         raise ArtifactError(
-            f"{e.diagnostics[0].message}; or load with as_flat=True, for a program of the flat "
-            "leaves"
+            f"{e.diagnostics[0].message}; or load it with as_flat=True, as a program that takes "
+            "and returns the leaves"
         ) from None

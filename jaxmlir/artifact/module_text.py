@@ -85,9 +85,9 @@ def check(text: bytes, what: str = "the module") -> None:
         line = body.count(b"\n", 0, end) + 1
         rest = body[end : end + 40].decode("ascii", "replace")
         raise ArtifactError(
-            f"{what} has {rest!r} in line {line}, not counting those of locations: expected only "
-            "what jaxmlir prints (ops of the jaxpr dialect in generic form, builtin attributes and "
-            "types, no in-process handles)"
+            f"{what} has {rest!r} in line {line} (lines of locations are not counted): expected "
+            "only what jaxmlir prints (ops of the jaxpr dialect in generic form, builtin "
+            "attributes and types, no in-process handles)"
         )
     _check_location_tokens(definitions, what)
     depth = nesting(without_strings(text))
@@ -120,8 +120,8 @@ def _check_locations(lines: bytes, what: str) -> None:
                 sizes[current] = size
             if bool(defines) == (name in sizes):
                 raise ArtifactError(
-                    f"{what} defines the location #loc{name.decode()} twice, or after one that is "
-                    "made of it"
+                    f"{what} defines the location #loc{name.decode()} twice, or uses it before its "
+                    "definition"
                 )
             current, size = (name, 1) if defines else (current, size + sizes[name])
         if size > MAX_LOCATION_PARTS:
@@ -164,8 +164,8 @@ def decompress(data: bytes, size: int) -> ir.Module:
     """
     if size > FREE_SIZE + MAX_EXPANSION * len(data):
         raise ArtifactError(
-            f"the module has {size} bytes in {len(data)} compressed ones: more than a factor of "
-            f"{MAX_EXPANSION} is not accepted"
+            f"the module is declared to decompress from {len(data)} to {size} bytes; at most a "
+            f"factor of {MAX_EXPANSION} is accepted"
         )
     try:
         decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY_LIMIT)
@@ -173,7 +173,7 @@ def decompress(data: bytes, size: int) -> ir.Module:
     except lzma.LZMAError as e:
         raise ArtifactError(f"the module cannot be decompressed: {e}") from None
     if len(text) != size or not decompressor.eof or decompressor.unused_data:
-        raise ArtifactError(f"the module does not decompress to the {size} bytes it should")
+        raise ArtifactError(f"the module does not decompress to the declared {size} bytes")
     check(text)
     named = without_devices(text.decode("ascii"))
     return parse_module(named, "the artifact's module", is_shallow=True)

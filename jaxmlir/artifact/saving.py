@@ -141,7 +141,7 @@ def _arrays(program: Module) -> dict[str, np.ndarray]:
             if name in arrays:
                 continue
             if name not in program.constants:
-                message = f"constant {name!r} has no value that can be saved"
+                message = f"constant {name!r} has no value; pass constants={{...}} to parse"
                 position = locations.position(op.location)
                 raise ArtifactError([Diagnostic("error", message, *position)])
             arrays[container.check_name(name)] = np.asarray(program.constants[name])
@@ -202,7 +202,7 @@ class _Callers:
         made_by = locations.position(op.location)
         position = self._users(symbol, location) or locations.position(location)
         if made_by[1] and made_by[:2] != position[:2]:
-            message += f" ({made_by[0]}:{made_by[1]} makes it)"
+            message += f" (made at {made_by[0]}:{made_by[1]})"
         return Diagnostic("error", message, *position)
 
     def _users(self, symbol: str, location: ir.Location) -> tuple[str, int, int] | None:
@@ -234,8 +234,8 @@ def _why_unwritable(op: Any, what: str) -> Iterator[str]:
     if options:
         names = " and ".join(f"'{option}'" for option in options)
         yield (
-            f"{what} cannot be saved: no op has the option {names} of a custom_vjp function, so "
-            "its rules are Python functions of this process"
+            f"{what} cannot be saved: the dialect has no op for a custom_vjp function with the "
+            f"option {names}, so its rules are still Python functions of this process"
         )
         return
     for key in op.attributes:
@@ -244,8 +244,8 @@ def _why_unwritable(op: Any, what: str) -> Iterator[str]:
             box = handles.find_box(handle)
             shown = "a Python object" if box is None else f"the Python object {_shown(box.value)}"
             yield (
-                f"{what} cannot be saved: attribute '{key}' is {shown}, which has no form outside "
-                f"of this process{_way_out(op, name, key)}"
+                f"{what} cannot be saved: attribute '{key}' is {shown}, which exists in this "
+                f"process only{_way_out(op, name, key)}"
             )
     parts = [*op.results.types, *(attr for _, attr in op.attributes.items())]
     for type_text in dict.fromkeys(_OWN_TYPE.findall(" ".join(map(str, parts)))):
@@ -254,14 +254,14 @@ def _why_unwritable(op: Any, what: str) -> Iterator[str]:
 
 def _way_out(op: Any, name: str, key: str) -> str:
     if key in TREES:
-        return "; as_flat=True saves a program of the flat leaves"
+        return "; as_flat=True saves a program that takes and returns the leaves"
     if is_dropped(op, name):
         return (
             "; effects='drop' saves the program without its debug callbacks and run-time checks, "
             "effects='keep-print' with its prints"
         )
     if _is_callback(name):
-        return "; compute its result with JAX, or save what comes before and after the call"
+        return "; compute its result with JAX, or save the parts before and after the call"
     return ""
 
 

@@ -163,8 +163,8 @@ def program_of(
             program.changed()
         if (program.in_avals, program.out_avals) != signature:
             raise PassError(
-                f"the pipeline {settings.passes!r} changes what @{program.name} takes or gives; "
-                "a pipeline of the backend must keep it"
+                f"the pipeline {settings.passes!r} changes the types of @{program.name}'s "
+                "arguments or results; a pipeline of the backend must keep them"
             )
     return program
 

@@ -140,8 +140,8 @@ def constant_value(program: Module, op: Any) -> Any:
         name = ir.StringAttr(attributes["name"]).value
         if name not in program._constants:
             raise ExportError(
-                f'constant "{name}" has no value: text holds arrays over a few KiB by name only; '
-                "pass constants={...} to parse, or keep the program in an artifact "
+                f'constant "{name}" has no value: as_text() gives only the names of arrays over 4 '
+                "KiB; pass constants={...} to parse, or save the program as an artifact "
                 "(--emit-artifact)"
             )
         value = program._constants[name]

@@ -67,8 +67,8 @@ INLINE_CONSTANT_BYTES = 4096
 MAX_DEPTH = 10
 
 CLOSES_OVER = (
-    "closes over a value of an enclosing JAX transformation, which no program can hold; pass it as "
-    "an argument"
+    "closes over a value of an enclosing JAX transformation, which a program cannot hold; pass the "
+    "value as an argument"
 )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jaxmlir._compat import core, dtypes
-from jaxmlir.dialect.ir import context, dialect_ops, ir
+from jaxmlir.dialect.ir import context, dialect_ops, free_symbol, ir
 from jaxmlir.dialect.types import aval_of
 
 _USE = re.compile(r'dense_resource<(?:"(?P<quoted>[^"]*)"|(?P<name>[^>]*))>')
@@ -55,7 +55,11 @@ def take_out(module: ir.Module, text: str) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
     data = {m["quoted"] or m["name"]: m["hex"] for m in _DATA.finditer(text)}
     with context():
-        for op in _constants(module):
+        constants = _constants(module)
+        named = [op.attributes["name"] for op in constants if "name" in op.attributes]
+        taken = {ir.StringAttr(name).value for name in named}
+        renamed: dict[str, str] = {}
+        for op in constants:
             use = "value" in op.attributes and _USE.match(str(op.attributes["value"]))
             name = (use["quoted"] or use["name"]) if use else None
             type_ = op.results[0].type
@@ -65,11 +69,12 @@ def take_out(module: ir.Module, text: str) -> dict[str, np.ndarray]:
             elements = np.frombuffer(bytes.fromhex(data[name])[_ALIGNMENT:], aval.dtype)
             # On a size that does not match the type, the verifier reports the error.
             if elements.size == aval.size:
-                # MLIR appends a number to a name that it has met in this process.
-                base = re.sub(r"(_\d+)+$", "", name)
-                name = name if base in arrays else base
-                arrays[name] = elements.reshape(aval.shape)
-                op.attributes["name"] = ir.StringAttr.get(name)
+                if name not in renamed:
+                    # MLIR appends a number to a name that it has met in this process.
+                    renamed[name] = free_symbol(re.sub(r"(_\d+)+$", "", name), taken)
+                    taken.add(renamed[name])
+                arrays[renamed[name]] = elements.reshape(aval.shape)
+                op.attributes["name"] = ir.StringAttr.get(renamed[name])
                 del op.attributes["value"]
     return arrays
 

@@ -71,7 +71,7 @@ def parse_keywords(text: str) -> dict[str, Any]:
         raise UsageError(f"expected name=value, ..., got '{text}'")
     names = [str(keyword.arg) for keyword in tree.keywords]
     if len(set(names)) < len(names):
-        raise UsageError(f"a name stands twice in '{text}'")
+        raise UsageError(f"a name is given twice in '{text}'")
     reader = _ArgspecParser(text)
     return {name: reader.value(k.value) for name, k in zip(names, tree.keywords, strict=True)}
 
@@ -108,7 +108,7 @@ def _parse(source: str, shown: str) -> ast.expr:
     except SyntaxError as e:
         raise UsageError(f"cannot read the arguments '{shown}': {e.msg}") from None
     except (RecursionError, MemoryError):
-        raise UsageError(f"cannot read the arguments '{shown}': too much nesting") from None
+        raise UsageError(f"cannot read the arguments '{shown}': nested too deep") from None
 
 
 def _as_python(match: re.Match[str]) -> str:
@@ -128,7 +128,7 @@ class _ArgspecParser:
         shown = re.sub(r"\bkey_(\w+)(?=\[)", r"key<\1>", ast.unparse(node)).replace("[()]", "[]")
         return UsageError(
             f"cannot read '{shown}' in the arguments '{self.text}': {why}; write "
-            'arrays as f32[8,128], Python scalars as float, and literals as in 3 or "name"'
+            'arrays as f32[8,128], Python scalars as float, and literals as 3 or "name"'
         )
 
     def value(self, node: ast.expr) -> Any:
@@ -162,7 +162,7 @@ class _ArgspecParser:
         try:
             sorted(literals)
         except TypeError:
-            raise self.error(node, "its keys have no order") from None
+            raise self.error(node, "its keys cannot be sorted") from None
         return literals
 
     def key(self, node: ast.expr) -> Any:
@@ -171,7 +171,7 @@ class _ArgspecParser:
         try:
             hash(literal)
         except TypeError:
-            raise self.error(node, "it is no key of a dictionary") from None
+            raise self.error(node, "it cannot be a key of a dictionary") from None
         return literal
 
     def array(self, node: ast.expr, dtype: str, shape: ast.expr) -> Any:
@@ -181,10 +181,10 @@ class _ArgspecParser:
         for dim in itertools.chain.from_iterable(map(ast.walk, dims)):
             # True is an integer to Python, and a name to JAX's parser of symbolic shapes.
             if isinstance(dim, ast.Constant) and isinstance(dim.value, bool | None):
-                raise self.error(node, f"{dim.value} is no size")
+                raise self.error(node, f"{dim.value} is not a size")
         sizes = self.shape(node, dims)
         if any(type(size) is int and not 0 <= size <= MAX_INTEGER for size in sizes):
-            raise self.error(node, f"a size is 0 to {MAX_INTEGER}")
+            raise self.error(node, f"expected sizes from 0 to {MAX_INTEGER}")
         return jax.ShapeDtypeStruct(sizes, self.dtype(node, dtype))
 
     def dtype(self, node: ast.expr, name: str) -> Any:
@@ -209,7 +209,9 @@ class _ArgspecParser:
             raise self.error(node, f"'{name}' is not a dtype")
         dtype = jnp.dtype(candidate)
         if jax.dtypes.canonicalize_dtype(dtype) != dtype:
-            raise self.error(node, "without JAX_ENABLE_X64=1 in the environment JAX narrows it")
+            raise self.error(
+                node, "without JAX_ENABLE_X64=1 in the environment, JAX narrows this dtype"
+            )
         return dtype
 
     def shape(self, node: ast.expr, dims: list[ast.expr]) -> tuple[Any, ...]:

@@ -73,7 +73,7 @@ LOAD = Flag(
 )
 ALLOW = Flag(
     "allow-custom-calls",
-    "Let an artifact use these FFI targets, and ops such as pallas_call",
+    "Allow these FFI targets, and ops such as pallas_call, in an artifact",
     "name,...",
     repeats=True,
 )
@@ -83,8 +83,8 @@ EMIT_ARTIFACT = Flag(
 )
 EFFECTS = Choice(
     "effects",
-    "Of an artifact: drop debug callbacks, prints and run-time checks, or all but prints "
-    "(default: error)",
+    "With --emit-artifact: drop debug callbacks, run-time checks and prints; drop all but the "
+    "prints; or fail if there are any (default)",
     "drop|keep-print|error",
 )
 HELP = Flag("help", "Print this help and exit")
@@ -94,7 +94,9 @@ COLOR = Flag(
     "Colour diagnostics, and MLIR text on a terminal (default: on a terminal, unless NO_COLOR is "
     "set)",
 )
-COMPLETION = Choice("completion", "Print what a shell reads to complete command lines", "bash|zsh")
+COMPLETION = Choice(
+    "completion", "Print a script that makes the shell complete command lines", "bash|zsh"
+)
 OUTPUT = Flag("o", "Write the output to this file; '-', the default, is stdout", "filename")
 
 
@@ -133,7 +135,7 @@ class CommandLine:
         except ValueError:
             raise UsageError(f"--{name} expects an integer, got '{text}'") from None
         if not 0 <= value <= MAX_INTEGER:
-            limit = "from 0 on" if value < 0 else f"up to {MAX_INTEGER}"
+            limit = "of at least 0" if value < 0 else f"up to {MAX_INTEGER}"
             raise UsageError(f"--{name} expects an integer {limit}, got '{text}'")
         return value
 
@@ -375,7 +377,7 @@ def import_here(flag: str, name: str) -> ModuleType:
         absent = isinstance(e, ModuleNotFoundError) and f"{name}.".startswith(f"{e.name}.")
         if not absent:
             print_user_traceback(e)
-        hint = f"; its name is '{name[:-3]}'" if absent and name.endswith(".py") else ""
+        hint = f"; the module's name is '{name[:-3]}'" if absent and name.endswith(".py") else ""
         message = f"--{flag}: cannot import '{name}': {type(e).__name__}: {e}{hint}"
         raise UsageError(message) from None
 
@@ -400,7 +402,7 @@ def read_bytes(path: str) -> bytes:
     try:
         if path == "-":
             if sys.stdin is None:
-                raise UsageError("cannot read stdin: it is closed; expected the name of a file")
+                raise UsageError("cannot read stdin: it is closed; give the name of a file")
             return sys.stdin.buffer.read()
         with open(path, "rb") as file:
             return file.read()
@@ -417,7 +419,7 @@ def write_bytes(arguments: CommandLine, data: bytes, *, is_mlir: bool = False) -
     path = arguments.get("o")
     if path is None or path == "-":
         if sys.stdout is None:
-            raise UsageError("cannot write to stdout: it is closed; expected a file, -o")
+            raise UsageError("cannot write to stdout: it is closed; name a file with -o")
         if is_mlir and sys.stdout.isatty() and _is_colored(sys.stdout):
             from jaxmlir.cli.highlight import highlighted
 
@@ -467,7 +469,7 @@ def single_input(arguments: CommandLine) -> str:
 def surplus(arguments: CommandLine, expected: str) -> UsageError:
     """An error about surplus input files, which may have been meant for a flag."""
     args = arguments.get("args")
-    hint = "" if args is None else f"; --args takes one word: --args '{args}, ...'"
+    hint = "" if args is None else f"; --args takes one word, in quotes: --args '{args}, ...'"
     return UsageError(f"{expected}, got {' '.join(arguments.positional)}{hint}")
 
 

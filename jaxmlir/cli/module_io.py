@@ -48,7 +48,7 @@ def check_module(text: str, filename: str) -> None:
             raise ParseError(diagnostics_of(e, filename)) from None
     name = op.operation.name
     if name != "builtin.module":
-        message = f"expected one builtin.module op, as of --no-implicit-module, got '{name}'"
+        message = f"expected one builtin.module op with --no-implicit-module, got '{name}'"
         raise ParseError([Diagnostic("error", message, filename)])
 
 

@@ -38,23 +38,23 @@ if TYPE_CHECKING:
     from jaxmlir.passes.remarks import Sink
     from jaxmlir.program.program import Program
 
-_ACTIONS = "MLIR's actions are not in its Python bindings, and Python passes are none"
-_PLUGIN = "no C++ plugins: jaxlib's MLIR is not built for them; `--load` imports Python modules"
-_REMARKS = "of C++ passes' own remark files; ours: `--remarks`"
+_ACTIONS = "MLIR's Python bindings do not offer actions, and Python passes are not actions"
+_PLUGIN = "jaxlib's MLIR is built without C++ plugins; `--load` imports Python modules"
+_REMARKS = "it is for the remark files of C++ passes; `--remarks` prints jaxmlir's remarks"
 _COUNTERS = "counters are in MLIR's debug builds only"
 REFUSED = {
-    "elide-resource-data-from-bytecode": "such bytecode is not whole",
+    "elide-resource-data-from-bytecode": "the bytecode would be incomplete",
     "irdl-file": "ops of unregistered dialects are accepted as they are",
     "load-dialect-plugin": _PLUGIN,
     "load-pass-plugin": _PLUGIN,
     "mlir-diagnostic-verbosity-level": "the bindings do not offer it",
     "mlir-print-elementsattrs-with-hex-if-larger": "the bindings do not offer it; large constants "
-    "are resources, which are hexadecimal",
-    "mlir-print-op-on-diagnostic": "the line of the file is printed, with a caret",
+    "are resources, which are printed in hexadecimal",
+    "mlir-print-op-on-diagnostic": "the source line is printed, with a caret",
     "mlir-print-unique-ssa-ids": "the bindings do not offer it",
     "mlir-print-value-users": "the bindings do not offer it",
-    "mlir-very-unsafe-disable-verifier-on-parsing": "`--verify=none` leaves out "
-    "the verification of our ops; MLIR's own is quick, and safe",
+    "mlir-very-unsafe-disable-verifier-on-parsing": "`--verify=none` skips the "
+    "verification of jaxpr ops; MLIR's own is quick, and always on",
 }
 NOT_APPLICABLE = {
     "log-actions-to": _ACTIONS,
@@ -81,7 +81,7 @@ FLAGS = (
     ),
     Flag(
         "disable-pass",
-        "Leave these passes out of the pipelines of -O1 ...; -O0, -O1 ... stand where a pass could",
+        "Leave these passes out of the levels -O1 and -O2, which are given like passes",
         "pass,...",
         repeats=True,
     ),
@@ -90,9 +90,9 @@ FLAGS = (
         "What the program is optimized for: cpu, cuda:h100, tpu:v5e ... (default: cpu)",
         "target",
     ),
-    Flag("dump-pass-pipeline", "Print the pipeline that will be run on stderr"),
+    Flag("dump-pass-pipeline", "Print to stderr the pipeline that will be run"),
     Flag("verify-each", "Verify the program after each pass (default: on)"),
-    Choice("verify", "Do not verify the input's ops of the jaxpr dialect, which takes JAX", "none"),
+    Choice("verify", "Do not verify the input's jaxpr ops, which would import JAX", "none"),
     Flag(
         "split-input-file",
         f"Process the pieces between '{_SEPARATOR}' lines, or between the given marker, one by one",
@@ -116,50 +116,66 @@ FLAGS = (
     command_line.EMIT_ARTIFACT,
     command_line.EFFECTS,
     Flag("mlir-print-debuginfo", "Print locations"),
-    Flag("mlir-pretty-debuginfo", "Print locations in a form for reading"),
+    Flag("mlir-pretty-debuginfo", "Print locations in a readable form"),
     Flag("mlir-use-nameloc-as-prefix", "Name values after the names in their locations"),
     Flag("mlir-print-skip-regions", "Leave out the regions of ops"),
     Flag("mlir-print-op-generic", "Print all operations in the generic form"),
     Flag("mlir-print-local-scope", "Print types, attributes and locations without aliases"),
-    Flag("mlir-elide-elementsattrs-if-larger", "Elide constants of more elements", "uint"),
-    Flag("mlir-elide-resource-strings-if-larger", "Elide resources of more characters", "uint"),
+    Flag(
+        "mlir-elide-elementsattrs-if-larger",
+        "Elide constants of more elements than this",
+        "uint",
+    ),
+    Flag(
+        "mlir-elide-resource-strings-if-larger",
+        "Elide resources of more characters than this",
+        "uint",
+    ),
     Flag("mlir-print-ir-before", "Print the module before these passes", "pass,...", repeats=True),
     Flag("mlir-print-ir-before-all", "Print the module before every pass"),
     Flag("mlir-print-ir-after", "Print the module after these passes", "pass,...", repeats=True),
     Flag("mlir-print-ir-after-all", "Print the module after every pass"),
-    Flag("mlir-print-ir-after-change", "Of these, print it only after passes that changed it"),
+    Flag("mlir-print-ir-after-change", "Print the module after a pass only if it changed"),
     Flag("mlir-print-ir-after-failure", "Print the module only after a pass that failed"),
-    Flag("mlir-print-ir-module-scope", "Accepted: the whole module is always printed"),
-    Flag("mlir-print-ir-tree-dir", "Print it to numbered files in this folder", "folder"),
+    Flag("mlir-print-ir-module-scope", "Without effect: the whole module is always printed"),
+    Flag("mlir-print-ir-tree-dir", "Print the IR to files in this folder", "folder"),
     Flag(
         "remarks",
-        "Print what passes did and where: kinds of remarks, those about the costliest ops first; "
-        "each remark with 'all', or of the passes whose name matches a regex",
+        "Print what passes did and where, grouped by kind, the costliest ops first; with 'all', "
+        "every remark; with a regex, every remark of the passes whose name matches",
         "all|regex",
         optional=True,
     ),
     Flag("mlir-timing", "Print how long each pass took"),
-    Choice("mlir-timing-display", "Show times as they ran, or the longest first", "tree|list"),
-    Choice("mlir-output-format", "Write the times so", "text|json"),
+    Choice(
+        "mlir-timing-display",
+        "Show times in order of the passes, or the longest first",
+        "tree|list",
+    ),
+    Choice("mlir-output-format", "Write the times in this format", "text|json"),
     Flag("mlir-pass-statistics", "Print how many ops each pass added and removed"),
-    Choice("mlir-pass-statistics-display", "Show these as they ran, or by name", "pipeline|list"),
+    Choice(
+        "mlir-pass-statistics-display",
+        "Show statistics in order of the passes, or by name",
+        "pipeline|list",
+    ),
     Flag(
         "mlir-pass-pipeline-crash-reproducer",
-        "Where a pass fails, write the module and the pipeline to this file",
+        "If a pass fails, write the module and the pipeline to this file, a reproducer",
         "filename",
     ),
     Flag(
         "mlir-pass-pipeline-local-reproducer",
-        "Of a failure, write the pass that failed and the module before it",
+        "Write only the pass that failed and the module before it to the reproducer",
     ),
-    Flag("mlir-generate-reproducer", "Write such a file in any case", "filename"),
-    Flag("run-reproducer", "Run the pipeline that the input, a reproducer, names"),
-    Flag("mlir-disable-diagnostic-notes", "Print no notes"),
+    Flag("mlir-generate-reproducer", "Write a reproducer even if no pass fails", "filename"),
+    Flag("run-reproducer", "Run the pipeline that is in the input, a reproducer"),
+    Flag("mlir-disable-diagnostic-notes", "Print diagnostics without their notes"),
     Flag("mlir-print-stacktrace-on-diagnostic", "Print the Python traceback of an error"),
-    Flag("mlir-disable-threading", "Accepted: MLIR is run in one thread"),
+    Flag("mlir-disable-threading", "Without effect: MLIR always runs in one thread"),
     command_line.COLOR,
     command_line.COMPLETION,
-    Flag("allow-unregistered-dialect", "Accepted for the sake of mlir-opt's users: always on"),
+    Flag("allow-unregistered-dialect", "Without effect: unregistered dialects are always allowed"),
 )
 
 _DUMPS = tuple(
@@ -262,7 +278,7 @@ def _pipeline(arguments: CommandLine) -> Pipeline:
     text = arguments.get("pass-pipeline")
     levels = [name for name, _ in arguments.unknown if re.fullmatch(r"O\d", name)]
     if "disable-pass" in arguments.values and not levels:
-        raise UsageError("--disable-pass leaves passes out of -O1 ..., but none of these is given")
+        raise UsageError("--disable-pass leaves passes out of a level: give -O1 or -O2, too")
     if text is None:
         without = arguments.names("disable-pass")
         elements = (_element(name, options, without) for name, options in arguments.unknown)
@@ -314,7 +330,7 @@ class _Driver:
         is_local = arguments.on("mlir-pass-pipeline-local-reproducer")
         if is_local and self.crash_file is None:
             raise UsageError(
-                "--mlir-pass-pipeline-local-reproducer goes with "
+                "--mlir-pass-pipeline-local-reproducer requires "
                 "--mlir-pass-pipeline-crash-reproducer=<filename>"
             )
         self.target = target(arguments.get("target") or "cpu")
@@ -355,8 +371,8 @@ class _Driver:
         folder = self.arguments.get("mlir-print-ir-tree-dir")
         if folder is not None and set(self.arguments.values).isdisjoint(_DUMPS):
             raise UsageError(
-                "--mlir-print-ir-tree-dir says where to print the IR; give one of "
-                f"{', '.join(f'--{name}' for name in _DUMPS)} too"
+                "--mlir-print-ir-tree-dir requires one of "
+                f"{', '.join(f'--{name}' for name in _DUMPS)}"
             )
         if folder is None:
             return None
@@ -424,7 +440,7 @@ class _Driver:
                 pieces[-1].append(line)
         for flag in ("emit-bytecode", "emit-artifact"):
             if len(pieces) > 1 and self.arguments.on(flag):
-                raise UsageError(f"--{flag} writes one module, but the input was split in many")
+                raise UsageError(f"--{flag} writes one module, but the input was split into many")
         return ["\n".join(piece) for piece in pieces]
 
     def _process(self, text: str, program: Program | None) -> tuple[bool, bytes | None]:
@@ -474,7 +490,7 @@ class _Driver:
         text, run = reproducer.read(text)
         if run is None:
             raise UsageError(
-                f"--run-reproducer: {self.filename} names no pipeline; expected "
+                f"--run-reproducer: {self.filename} has no pipeline; expected "
                 "{-# external_resources: { mlir_reproducer: { pipeline: ... } } #-}"
             )
         # MLIR would read the file itself, including what was removed from the text.
@@ -492,7 +508,7 @@ class _Driver:
         first = module_text(module, debug_info=True)
         for form, source in (("text", first), ("bytecode", module_bytecode(module))):
             if module_text(parse_module(source), debug_info=True) != first:
-                raise VerificationError(f"the module, written as {form} and read, is another one")
+                raise VerificationError(f"the module changes when written as {form} and read back")
 
     def _transform(self, program: Program | _MlirModule) -> bytes:
         self._run_pipeline(program)

@@ -33,7 +33,11 @@ if TYPE_CHECKING:
 FLAGS = (
     command_line.HELP,
     command_line.VERSION,
-    Flag("o", "Save the results to this .npz file (.npy for one) instead of printing", "filename"),
+    Flag(
+        "o",
+        "Save the results to this .npz file (.npy for one result) instead of printing",
+        "filename",
+    ),
     Flag("entry", "The function to run (default: the public one)", "name"),
     Flag("platform", "The PJRT platform: cpu, cuda, rocm, tpu (default: JAX's)", "platform"),
     Flag(
@@ -43,14 +47,14 @@ FLAGS = (
     ),
     Flag(
         "input",
-        "Take arguments from this .npy, .npz or .safetensors file: by its arrays' names where they "
-        "are arguments' (p.w.0 for p['w'][0]), else in their order; may be repeated",
+        "Take arguments from this .npy, .npz or .safetensors file: by name if its arrays are named "
+        "after arguments (p.w.0 for p['w'][0]), else in their order; may be repeated",
         "filename",
         repeats=True,
     ),
     Flag(
         "random-args",
-        "Make up the arguments that are not given: standard normal, or 0 to 9 for integers",
+        "Use random values for missing arguments: standard normal, or 0 to 9 for integers",
         "seed",
         optional=True,
     ),
@@ -92,7 +96,7 @@ def _check_platform(platform: str) -> None:
     try:
         jax.devices()
     except (RuntimeError, AssertionError) as e:
-        why = str(e) or "JAX was installed without it"
+        why = str(e) or "JAX was installed without this platform"
         if platform == "gpu":
             # JAX's reason is about the last platform that it looks for.
             why = "JAX finds neither 'cuda' nor 'rocm' here"
@@ -205,12 +209,8 @@ def _reject_foreign_ops(program: Program) -> None:
             raise error_at(LoweringError, op.location, message)
 
 
-# JAX's lowering calls Python functions of its process by numbers. In another process these mean
-# nothing, and would crash it.
-_CALLBACKS = re.compile(r"xla_(ffi_)?(partitioned_)?python_[a-z]+_callback")
-
-
 def _reject_callbacks(program: Program) -> None:
+    from jaxmlir.dialect.custom_calls import PYTHON_CALLBACK
     from jaxmlir.dialect.locations import position
 
     diagnostics = []
@@ -218,7 +218,7 @@ def _reject_callbacks(program: Program) -> None:
         for op in inner_ops(program.module):
             if (name := op.operation.name) == "stablehlo.custom_call":
                 target = op.attributes["call_target_name"].value
-                if _CALLBACKS.fullmatch(target):
+                if PYTHON_CALLBACK.fullmatch(target):
                     message = (
                         f"'{name}' op calls a Python function ({target}), which only the process "
                         "that lowered the program can do"
@@ -344,7 +344,9 @@ class _EntryArguments:
         self.check()
         positional = [*_literals(arguments.get("args") or "")]
         if any(isinstance(value, dict) for value in positional):
-            raise self.error(f"--args gives their leaves one by one: {', '.join(self.names)}")
+            raise self.error(
+                f"got a dictionary; give its leaves one by one: {', '.join(self.names)}"
+            )
         named: dict[int, Any] = {}
         for path in arguments.values.get("input", ()):
             arrays = _arrays_of(path)
@@ -365,7 +367,9 @@ class _EntryArguments:
             names = [self.names[i] for i in missing]
             shown = [*names[:10], f"{len(names) - 10} more"] if len(names) > 11 else names
             which = f", none for {', '.join(shown)}" if values and all(names) else ""
-            raise self.error(f"{_num_given([*values])}{which}; --random-args makes up the rest")
+            raise self.error(
+                f"{_num_given([*values])}{which}; --random-args uses random values for the rest"
+            )
         seed = (arguments.integer("random-args") if arguments.get("random-args") else 0) or 0
         values |= {i: self.random(i, seed) for i in missing}
         return [values[i] for i in range(len(self.avals))]
@@ -384,7 +388,7 @@ class _EntryArguments:
             meant = nearest(_key(unknown[0]), numbers)
             hint = f"did you mean '{meant}'?" if meant else f"it has {', '.join(numbers)}"
             raise UsageError(
-                f"'{path}' has '{unknown[0]}', which is no argument of @{self.entry}; {hint}"
+                f"'{path}' has '{unknown[0]}', which is not an argument of @{self.entry}; {hint}"
             )
         return named
 
@@ -392,10 +396,10 @@ class _EntryArguments:
         """Says that the names of a file's arrays are ignored, unless they only number them, as the
         names that NumPy and ``-o`` give."""
         if len(arrays) > 1 and not all(map(_IN_ORDER.match, arrays)):
-            had = ", ".join(filter(None, self.names)) or "no names"
+            had = ", ".join(filter(None, self.names)) or "which have no names"
             print(
-                f"jaxmlir-run: '{path}' names no argument of @{self.entry}, which has {had}: its "
-                "arrays are given in their order",
+                f"jaxmlir-run: no array of '{path}' has the name of an argument of @{self.entry} "
+                f"({had}): its arrays are taken in their order",
                 file=sys.stderr,
             )
 
@@ -431,7 +435,7 @@ class _EntryArguments:
             # NumPy makes None a NaN, and integers that no dtype holds objects.
             if raw.dtype.kind in "OSU":
                 if not all(isinstance(item, int) for item in raw.flat):
-                    raise TypeError("it holds what is no number")
+                    raise TypeError("expected numbers only")
             # npy files hold bfloat16, fp8 and int4 as bytes of a type without a name.
             unnamed = raw.dtype.kind == "V"
             array = raw.view(aval.dtype) if unnamed else _cast(raw, aval.dtype)
@@ -456,7 +460,7 @@ class _EntryArguments:
                 return jax.numpy.broadcast_to(jax.random.key(seed, impl=impl), aval.shape)
             key_shape = jax.random.key_data(jax.random.key(0, impl=impl)).shape
             if data.shape[-len(key_shape) :] != key_shape:
-                raise ValueError(f"the data of a key have the shape {list(key_shape)}")
+                raise ValueError(f"the data of a key has the shape {list(key_shape)}")
             keys = jax.random.wrap_key_data(_cast(data, np.dtype("uint32")), impl=impl)
         except (OverflowError, TypeError, ValueError) as e:
             raise self.mismatch(index, repr(value), str(e)) from None
@@ -477,8 +481,8 @@ class _EntryArguments:
         aval = self.avals[index]
         if is_symbolic(aval):
             raise self.error(
-                "--random-args cannot know the sizes of symbolic shapes; give these arguments with "
-                "--args or --input"
+                "but --random-args cannot know the sizes of symbolic shapes; give these arguments "
+                "with --args or --input"
             )
         if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
             return self.key(index, (seed + index) % (command_line.MAX_INTEGER + 1))
@@ -487,7 +491,7 @@ class _EntryArguments:
         except (MemoryError, ValueError) as e:
             expected = aval.str_short(short_dtypes=True)
             raise UsageError(
-                f"argument {index} of @{self.entry} is {expected}, which cannot be made up: {e}"
+                f"argument {index} of @{self.entry} is {expected}, and has no random value: {e}"
             ) from None
 
     @staticmethod
@@ -539,7 +543,7 @@ def _cast(array: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:
         result = (array.real if drops else array).astype(dtype)
     rounds = jax.numpy.issubdtype(dtype, np.inexact) and not drops
     if not rounds and np.any(result != array):
-        raise ValueError(f"the value is none of {np.dtype(dtype)}")
+        raise ValueError(f"the value does not fit {np.dtype(dtype)}")
     return result
 
 
@@ -582,7 +586,7 @@ def _arrays_of(path: str) -> Mapping[str, np.ndarray[Any, Any]]:
     # For damaged files, numpy, zipfile and zlib raise exceptions of many kinds.
     except Exception as e:
         # NumPy recommends allow_pickle, which would execute what the file says.
-        why = "Python objects are not read" if "allow_pickle" in str(e) else e
+        why = "it holds Python objects, which are not read" if "allow_pickle" in str(e) else e
         raise UsageError(f"'{path}' is neither a .npy nor a .npz file of arrays: {why}") from None
     if wrong := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
         raise UsageError(f"'{path}' has '{wrong[0]}', which is not a .npy file")
@@ -602,12 +606,12 @@ def _safetensors(path: str) -> dict[str, np.ndarray[Any, Any]]:
     try:
         entries = deserialize(command_line.read_bytes(path))
     except SafetensorError as e:
-        raise UsageError(f"'{path}' is no safetensors file: {e}") from None
+        raise UsageError(f"'{path}' is not a safetensors file: {e}") from None
     arrays = {}
     for name, entry in entries:
         dtype = container.dtype_called(entry["dtype"])
         if dtype is None:
-            raise UsageError(f"'{path}' has '{name}' of {entry['dtype']}, which is no dtype of JAX")
+            raise UsageError(f"'{path}' has '{name}' of dtype {entry['dtype']}, which JAX lacks")
         arrays[name] = np.frombuffer(entry["data"], dtype).reshape(entry["shape"])
     return arrays
 

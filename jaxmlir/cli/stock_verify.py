@@ -115,7 +115,9 @@ def _cast(value: ir.Value, to: ir.Type) -> ir.Value:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("program", type=Path)
-    parser.add_argument("--print", action="store_true", help="print what mlir-opt reads, and stop")
+    parser.add_argument(
+        "--print", action="store_true", help="print the module that mlir-opt reads, and stop"
+    )
     arguments = parser.parse_args(argv)
     try:
         text = arguments.program.read_text()

@@ -30,23 +30,35 @@ FLAGS = (
     ),
     Flag(
         "args",
-        "Its positional arguments, e.g. 'f32[8,128], float, {\"w\": bf16[3]}'; literals are static",
+        "Positional arguments to trace with, e.g. 'f32[8,128], float, {\"w\": bf16[3]}'; literals "
+        "are static",
         "arguments",
     ),
-    Flag("kwargs", "Its keyword arguments, e.g. 'mask=bool[8], mode=\"fast\"'", "arguments"),
-    Flag("stablehlo-to-jaxpr", "Raise a module of StableHLO: text, bytecode, a portable artifact"),
+    Flag(
+        "kwargs",
+        "Keyword arguments to trace with, e.g. 'mask=bool[8], mode=\"fast\"'",
+        "arguments",
+    ),
+    Flag(
+        "stablehlo-to-jaxpr",
+        "Raise a module of StableHLO (text, bytecode or a portable artifact) to the jaxpr dialect",
+    ),
     Flag("to-stablehlo", "Lower the module to StableHLO"),
     Flag("platforms", "Lower for these platforms: cpu, cuda, rocm, tpu", "platform,..."),
     Flag("to-jaxpr", "Write the module as a jaxpr, as JAX prints it"),
-    Flag("to-html", "Write a page to explore the module in a browser: text, graphs, cost, memory"),
-    Flag("passes", "What each pass of a pipeline, or of -O2, does is on the page", "pipeline"),
-    Flag("no-source-info", "Leave Python files, lines and their text out of the page"),
+    Flag("to-html", "Write an HTML page to explore the module: text, graphs, cost, memory"),
+    Flag(
+        "passes",
+        "With --to-html: show what each pass of this pipeline, or of -O2, does",
+        "pipeline",
+    ),
+    Flag("no-source-info", "With --to-html: leave out Python files, lines and their text"),
     Flag(
         "compile-for",
-        "Compile for a target, such as tpu:v5e:2x2, and write the memory and time that it takes",
+        "Compile for a target, such as tpu:v5e:2x2, and write the program's memory and time",
         "target",
     ),
-    Flag("describe", "Say what is in a file: signature, ops, constants, effects, sources ..."),
+    Flag("describe", "List what a file contains: signature, ops, constants, effects, sources ..."),
     command_line.EMIT_ARTIFACT,
     command_line.EFFECTS,
     Flag("emit-bytecode", "Write MLIR bytecode instead of text"),
@@ -148,7 +160,7 @@ def _find_function(target: str) -> Callable[..., Any]:
     except AttributeError as e:
         raise UsageError(f"--import-python: cannot find '{target}': {e}") from e
     if not callable(resolved):
-        raise UsageError(f"--import-python: '{target}' is no function but {resolved!r}")
+        raise UsageError(f"--import-python: expected a function '{target}', got {resolved!r}")
     return resolved
 
 
@@ -177,7 +189,7 @@ def _check(arguments: CommandLine) -> None:
             raise UsageError(f"--{first} and --{second} exclude each other")
     for name, other in _GOES_WITH.items():
         if name in arguments.values and other not in given:
-            raise UsageError(f"--{name} goes with --{other}")
+            raise UsageError(f"--{name} requires --{other}")
     if platforms := _platforms(arguments):
         from jaxmlir.support.options import check_platforms
 
@@ -197,7 +209,7 @@ def _describe(path: str) -> bytes:
     data = command_line.read_bytes(path)
     name = command_line.display_path(path)
     if not data.strip():
-        raise UsageError(f"{name} is empty: what wrote it was interrupted, or has yet to")
+        raise UsageError(f"{name} is empty: writing it was interrupted, or has not ended")
     if is_artifact(data):
         return f"{description.describe(memoryview(data), name)}\n".encode()
     module = read_module(path, data)[0]

@@ -47,7 +47,7 @@ class Difference:
 
     def __str__(self) -> str:
         if self.place is None:
-            lines = ["the results differ, but no op that both programs have does"]
+            lines = ["the results differ, but no op that both programs have differs"]
         else:
             lines = [f"the first op that differs: {self.place}", *self.place.lines()]
         at = ", ".join(map(str, self.index))
@@ -123,10 +123,10 @@ def _check_options(rtol: Any, atol: Any, devices: Any, dtypes: Any) -> None:
             raise ArgumentError(f"{name}: expected a pair, one for each evaluation, got {pair!r}")
     for device in devices:
         if not isinstance(device, jax.Device | None):
-            raise ArgumentError(f"devices: expected one of jax.devices() each, got {device!r}")
+            raise ArgumentError(f"devices: expected a device or None each, got {device!r}")
     for name, bound in (("rtol", 0 if rtol is None else rtol), ("atol", atol)):
         if not isinstance(bound, numbers.Real) or not bound >= 0:
-            raise ArgumentError(f"{name}: expected a number from 0 on, got {bound!r}")
+            raise ArgumentError(f"{name}: expected a number of at least 0, got {bound!r}")
 
 
 def _finfo(dtype: Any) -> Any:

@@ -51,8 +51,8 @@ def check(program: Any, args: Any, kwargs: Any) -> None:
     for value in jax.tree.leaves((args, kwargs)):
         if isinstance(value, core.Tracer):
             raise ArgumentError(
-                f"expected arrays, got {value}, of which no number is known: look into the program "
-                "outside of jax.jit, jax.grad and the like"
+                f"expected arrays of known values, got {value}: look into the program outside of "
+                "jax.jit, jax.grad and other transformations"
             )
 
 
@@ -105,7 +105,7 @@ class Range:
                 parts.append(f"{count} of {self.size} {what}")
         if self.first_nonfinite:
             index = ", ".join(map(str, self.first_nonfinite))
-            parts.append(f"the first not finite at [{index}]")
+            parts.append(f"the first non-finite element at [{index}]")
         return f"{self.type}: {', '.join(parts)}"
 
 

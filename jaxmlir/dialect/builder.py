@@ -201,7 +201,7 @@ def erase(op: Any) -> None:
         use = next(result.uses, None)
         if use is not None:
             user = use.owner.name
-            message = f"'{operation.name}' op: expected no use when it is erased, got '{user}'"
+            message = f"'{operation.name}' op: expected no use when erased, got one by '{user}'"
             raise PassError([Diagnostic("error", message, *locations.position(operation.location))])
     operation.erase()
 

@@ -47,7 +47,7 @@ def read(data: bytes) -> ir.Module:
             with context() as here:
                 return stablehlo.deserialize_portable_artifact(here, data)
         except (ValueError, ir.MLIRError) as e:
-            raise ParseError(f"this is no portable artifact that can be read: {e}") from None
+            raise ParseError(f"cannot read this portable artifact: {e}") from None
     return parse_module(data)
 
 
@@ -64,7 +64,7 @@ def bytecode_to_text(data: bytes) -> str:
         return child.stdout.decode()
     if child.returncode < 0:
         name = signal.Signals(-child.returncode).name
-        reason = f"MLIR's bytecode reader died of {name} on it"
+        reason = f"MLIR's bytecode reader was ended by {name}"
     else:
         reason = child.stderr.decode(errors="replace").strip().rpartition("\n")[2]
     raise ParseError(f"this is corrupted MLIR bytecode: {reason}")
@@ -91,4 +91,4 @@ def hint_of_exported(data: bytes | memoryview) -> str:
     """Advice on bytes of a function that ``jax.export`` serialized; empty for other bytes."""
     if b"StableHLO_v" not in bytes(data):
         return ""
-    return "; what jax.export wrote is read by jaxmlir.from_exported(jax.export.deserialize(data))"
+    return "; if jax.export wrote it, read it with jaxmlir.from_exported(data)"

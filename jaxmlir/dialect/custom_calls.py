@@ -10,6 +10,7 @@ by its target, other ops by their name.  A program that was traced here may use 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -20,6 +21,10 @@ from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.errors import Diagnostic, LoweringError
 
 OPS = with_trait(Trait.CUSTOM_CALL) | {"jaxpr.triton_kernel_call"}
+
+# JAX's lowering calls Python functions of its process by numbers. In another process these mean
+# nothing, and would crash it.
+PYTHON_CALLBACK = re.compile(r"xla_(ffi_)?(partitioned_)?python_[a-z]+_callback")
 
 
 class CustomCall(NamedTuple):
@@ -76,7 +81,7 @@ def check(program: Module) -> None:
                 Diagnostic(
                     "error",
                     f"'{call.op}' op: {call.target!r} is not part of XLA, and this program was "
-                    "loaded without leave to use it; if you trust who wrote it, load it with "
+                    "loaded without permission to use it; if you trust its author, load it with "
                     f"allow_custom_calls=[{call.target!r}]",
                     *call.place,
                 )

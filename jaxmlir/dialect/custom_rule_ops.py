@@ -110,8 +110,8 @@ def refused(rule: str, nonzeros: Sequence[bool], in_zeros: Sequence[bool]) -> st
     for operand, (nonzero, zero) in enumerate(zip(nonzeros, in_zeros, strict=True)):
         if nonzero and zero:
             return (
-                f"the custom derivative rule @{rule} fails if told that argument {operand} of the "
-                "function has a tangent; it has one here: stop it with jax.lax.stop_gradient, or "
-                "pass the argument, or a value that it closes over, as one that is differentiated"
+                f"the custom derivative rule @{rule} cannot take a tangent of argument {operand} "
+                "of the function, which has one here: stop the tangent with jax.lax.stop_gradient, "
+                "or make the argument (or a value that it closes over) a differentiated argument"
             )
     return None

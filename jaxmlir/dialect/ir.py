@@ -14,7 +14,7 @@ import io
 import itertools
 import re
 import threading
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, Literal
 
@@ -142,9 +142,9 @@ def parse_module(
 
 
 _OTHER_TEXTS = {
-    "{ lambda": "a jaxpr as JAX prints it, which cannot be read back; jaxmlir.trace of its "
-    "function is a program, whose text can",
-    "HloModule": "HLO text, which is not MLIR; as_text() of what jax.jit(f).lower(*args) gives is",
+    "{ lambda": "a jaxpr as JAX prints it, which cannot be read back; the text of "
+    "jaxmlir.trace(f)(*args) can",
+    "HloModule": "HLO text, which is not MLIR; jax.jit(f).lower(*args).as_text() is",
 }
 
 
@@ -448,17 +448,20 @@ def inner_ops(op: Any) -> Iterator[Any]:
 
 def captured(op: Any) -> list[ir.Value]:
     """The values defined outside that the ops in an op's regions use, each once."""
-    if not len(op.operation.regions):
-        return []
+    return captured_by(block for region in op.operation.regions for block in region)
+
+
+def captured_by(blocks: Iterable[ir.Block]) -> list[ir.Value]:
+    """The values defined outside of some blocks that the ops in these, and in the regions of these,
+    use, each once."""
     used: dict[ir.Value, None] = {}
     defined: set[ir.Value] = set()
-    for holder in (op, *inner_ops(op)):
-        for region in holder.operation.regions:
-            for block in region:
-                defined.update(block.arguments)
-                for inner in block.operations:
-                    used.update(dict.fromkeys(inner.operands))
-                    defined.update(inner.results)
+    for block in blocks:
+        defined.update(block.arguments)
+        for op in block.operations:
+            used.update(dict.fromkeys(op.operands))
+            used.update(dict.fromkeys(captured(op)))
+            defined.update(op.results)
     return [value for value in used if value not in defined]
 
 

@@ -51,7 +51,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %2)
   }
 
-  // Sum of two cotangents, x + y: what transposition accumulates with.
+  // Sum of two cotangents, x + y; transposition accumulates cotangents by it.
   // Traits: elementwise, additive, commutative.
   irdl.operation @add_any {
     %0 = irdl.any
@@ -91,7 +91,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %2)
   }
 
-  // Elementwise quotient, x / y; of integers rounded towards zero.
+  // Elementwise quotient, x / y; for integers, rounded towards zero.
   // Traits: elementwise.
   irdl.operation @div {
     %0 = irdl.any
@@ -141,7 +141,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %2)
   }
 
-  // x limited to an interval, min(max(x, lo), hi), of operands (lo, x, hi).
+  // x limited to an interval, min(max(x, lo), hi); operands (lo, x, hi).
   // Traits: elementwise.
   irdl.operation @clamp {
     %0 = irdl.any
@@ -161,7 +161,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %1)
   }
 
-  // Absolute value, |x|; of a complex number its modulus.
+  // Absolute value, |x|; for a complex number, its modulus.
   // Traits: elementwise.
   irdl.operation @abs {
     %0 = irdl.any
@@ -208,7 +208,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"y" = %0}
   }
 
-  // Polynomial in the first operand, a0 + x (a1 + x (a2 + ...)), of operands (x, a0, a1, ...).
+  // Polynomial in the first operand, a0 + x (a1 + x (a2 + ...)); operands (x, a0, a1, ...).
   // Traits: elementwise.
   irdl.operation @polynomial {
     %0 = irdl.any
@@ -235,7 +235,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %1)
   }
 
-  // The nearest integer; the method says where halves go.
+  // The nearest integer; rounding_method says where halves go.
   // Traits: elementwise.
   irdl.operation @round {
     %0 = irdl.any
@@ -255,7 +255,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %1)
   }
 
-  // The float next after x in the direction of y.
+  // The next float after x in the direction of y.
   // Traits: elementwise.
   irdl.operation @nextafter {
     %0 = irdl.any
@@ -522,7 +522,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %1)
   }
 
-  // Bitwise complement, ~x; of booleans the negation.
+  // Bitwise complement, ~x; for booleans, the negation.
   // Traits: elementwise.
   irdl.operation @not {
     %0 = irdl.any
@@ -561,7 +561,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %2)
   }
 
-  // x << y; 0 once y reaches the width.
+  // x << y; 0 if y is at least the width.
   // Traits: elementwise.
   irdl.operation @shift_left {
     %0 = irdl.any
@@ -699,7 +699,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %2)
   }
 
-  // Elementwise choice cases[which], of operands (which, *cases); which is boolean or integer.
+  // Elementwise choice cases[which]; operands (which, *cases); which is boolean or integer.
   // Traits: elementwise.
   irdl.operation @select_n {
     %0 = irdl.any
@@ -793,7 +793,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %2)
   }
 
-  // Regularised incomplete beta function I_x(a, b), of operands (a, b, x).
+  // Regularised incomplete beta function I_x(a, b); operands (a, b, x).
   // Traits: elementwise, transcendental.
   irdl.operation @regularized_incomplete_beta {
     %0 = irdl.any
@@ -822,7 +822,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %1)
   }
 
-  // Hurwitz zeta function, the sum over k >= 0 of (k + q) ** -x, of operands (x, q).
+  // Hurwitz zeta function, the sum over k >= 0 of (k + q) ** -x; operands (x, q).
   // Traits: elementwise, transcendental.
   irdl.operation @zeta {
     %0 = irdl.any
@@ -832,7 +832,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %2)
   }
 
-  // An array known when the program was written: `value`, or under `name` in the side table of large constants.
+  // A constant array: `value`, or the entry `name` in the side table of large constants.
   irdl.operation @constant {
     %0 = irdl.any
     irdl.results(r0: %0)
@@ -866,7 +866,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"shape" = %0, "dtype" = %1}
   }
 
-  // A scalar placeholder in a memory space, its value not defined.
+  // A scalar placeholder in a memory space, whose value is not defined.
   irdl.operation @empty2 {
     %0 = irdl.any
     %1 = irdl.any
@@ -980,7 +980,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"axis" = %0}
   }
 
-  // Parts the operand along an axis, which disappears.
+  // Splits the operand along an axis, which disappears.
   // Traits: movement, splitting.
   irdl.operation @unstack {
     %0 = irdl.any
@@ -991,7 +991,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"axis" = %0}
   }
 
-  // Parts the operand along an axis into pieces of the given sizes.
+  // Splits the operand along an axis into pieces of the given sizes.
   // Traits: movement, splitting.
   irdl.operation @split {
     %0 = irdl.any
@@ -1003,7 +1003,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"sizes" = %0, "axis" = %1}
   }
 
-  // Surrounds and interleaves the operand with the second operand, a scalar: (low, high, interior) for each dimension.
+  // Pads the operand with the second operand, a scalar, by (low, high, interior) in each dimension.
   // Traits: movement.
   irdl.operation @pad {
     %0 = irdl.any
@@ -1026,7 +1026,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"new_dtype" = %0}
   }
 
-  // The same bits as another dtype; widths that differ add or drop a last dimension.
+  // Reads the bits as another dtype; if the widths differ, a last dimension is added or dropped.
   irdl.operation @bitcast_convert_type {
     %0 = irdl.any
     %1 = irdl.any
@@ -1036,7 +1036,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"new_dtype" = %0}
   }
 
-  // An array of the representation type as one of an extended dtype.
+  // An array of an extended dtype, from an array of its representation.
   irdl.operation @to_edtype {
     %0 = irdl.any
     %1 = irdl.any
@@ -1046,7 +1046,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"edtype" = %0}
   }
 
-  // An array of an extended dtype as one of its representation type.
+  // The representation of an array of an extended dtype.
   irdl.operation @from_edtype {
     %0 = irdl.any
     %1 = irdl.any
@@ -1074,7 +1074,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"dim" = %0}
   }
 
-  // Stops the program unless the first operand is true; the others complete the message.
+  // Stops the program unless the first operand is true; the others are put into the message.
   irdl.operation @shape_assertion {
     %0 = irdl.base "#builtin.string"
     %1 = irdl.any
@@ -1082,7 +1082,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"error_message" = %0}
   }
 
-  // Rectangular part, x[start:limit:stride] along every dimension.
+  // Rectangular slice, x[start:limit:stride] along every dimension.
   // Traits: movement, slicing.
   irdl.operation @slice {
     %0 = irdl.any
@@ -1094,7 +1094,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"start_indices" = %0, "limit_indices" = %1}
   }
 
-  // Part of static sizes at run-time indices, clamped into bounds; operands (x, *indices).
+  // Slice of static sizes at run-time indices, clamped into bounds; operands (x, *indices).
   // Traits: movement, slicing.
   irdl.operation @dynamic_slice {
     %0 = irdl.any
@@ -1105,7 +1105,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"slice_sizes" = %0}
   }
 
-  // x with a part overwritten at run-time indices; operands (x, update, *indices).
+  // x with a slice overwritten at run-time indices; operands (x, update, *indices).
   // Traits: movement, update.
   irdl.operation @dynamic_update_slice {
     %0 = irdl.any
@@ -1114,7 +1114,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %1)
   }
 
-  // Slices of the first operand at the indices in the second; the mode rules indices out of bounds.
+  // Slices of the first operand at the indices in the second; the mode says what happens to indices out of bounds.
   // Traits: movement, slicing.
   irdl.operation @gather {
     %0 = irdl.any
@@ -1239,7 +1239,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"axes" = %0}
   }
 
-  // Largest element over axes; NaN if there is one.
+  // Largest element over axes; NaN if any is NaN.
   // Traits: reduction.
   irdl.operation @reduce_max {
     %0 = irdl.any
@@ -1250,7 +1250,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"axes" = %0}
   }
 
-  // Smallest element over axes; NaN if there is one.
+  // Smallest element over axes; NaN if any is NaN.
   // Traits: reduction.
   irdl.operation @reduce_min {
     %0 = irdl.any
@@ -1261,7 +1261,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"axes" = %0}
   }
 
-  // Bitwise and over axes; of booleans `all`.
+  // Bitwise and over axes; for booleans, `all`.
   // Traits: reduction.
   irdl.operation @reduce_and {
     %0 = irdl.any
@@ -1272,7 +1272,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"axes" = %0}
   }
 
-  // Bitwise or over axes; of booleans `any`.
+  // Bitwise or over axes; for booleans, `any`.
   // Traits: reduction.
   irdl.operation @reduce_or {
     %0 = irdl.any
@@ -1294,7 +1294,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"axes" = %0}
   }
 
-  // Reduction by any associative function, of operands (*arrays, *initial values): a result for each array.
+  // Reduction by any associative function; operands (*arrays, *initial values): a result for each array.
   irdl.operation @reduce {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -1382,7 +1382,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"axis" = %0}
   }
 
-  // Sorts along a dimension by the first num_keys operands; the others are permuted alike.
+  // Sorts along a dimension by the first num_keys operands; the others are permuted in the same way.
   irdl.operation @sort {
     %0 = irdl.any
     %1 = irdl.any
@@ -1486,7 +1486,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"fft_type" = %0, "fft_lengths" = %1}
   }
 
-  // Reduction of every window by any associative function, of operands (*arrays, *initial values).
+  // Reduction of every window by any associative function; operands (*arrays, *initial values).
   irdl.operation @reduce_window {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -1543,7 +1543,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"window_dimensions" = %0, "window_strides" = %1, "padding" = %2, "base_dilation" = %3, "window_dilation" = %4}
   }
 
-  // Combines each source element, by one function, with the element that another selects in its window; operands (operand, source, initial value).
+  // Combines each source element, by scatter_jaxpr, with the element that select_jaxpr selects in its window; operands (operand, source, initial value).
   irdl.operation @select_and_scatter {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.base "#builtin.symbol_ref"
@@ -1559,7 +1559,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"select_jaxpr" = %0, "scatter_jaxpr" = %1, "window_dimensions" = %2, "window_strides" = %3, "padding" = %4}
   }
 
-  // Transpose of a windowed maximum or minimum: adds each source element where its window of the second operand selects.
+  // Transpose of a windowed maximum or minimum: adds each source element at the element that its window of the second operand selects.
   irdl.operation @select_and_scatter_add {
     %0 = irdl.any
     %1 = irdl.any
@@ -1597,7 +1597,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %1)
   }
 
-  // Upper triangular factor of R^T R + w w^T, of operands (R, w).
+  // Upper triangular factor of R^T R + w w^T; operands (R, w).
   irdl.operation @cholesky_update {
     %0 = irdl.any
     %1 = irdl.any
@@ -1616,7 +1616,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %1, r1: %2, r2: %3)
   }
 
-  // The permutation that a sequence of row exchanges makes.
+  // The permutation that a sequence of row exchanges amounts to.
   irdl.operation @lu_pivots_to_permutation {
     %0 = irdl.any
     %1 = irdl.any
@@ -1645,7 +1645,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %1, r1: %2)
   }
 
-  // geqrf with column pivoting, of operands (a, initial pivots).
+  // geqrf with column pivoting; operands (a, initial pivots).
   irdl.operation @geqp3 {
     %0 = irdl.any
     %1 = irdl.any
@@ -1656,7 +1656,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %2, r1: %3, r2: %4)
   }
 
-  // The orthogonal matrix of packed reflectors, of operands (a, tau).
+  // The orthogonal matrix of packed reflectors; operands (a, tau).
   irdl.operation @householder_product {
     %0 = irdl.any
     %1 = irdl.any
@@ -1665,7 +1665,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %2)
   }
 
-  // c multiplied by the orthogonal matrix of packed reflectors, of operands (a, tau, c).
+  // c multiplied by the orthogonal matrix of packed reflectors; operands (a, tau, c).
   irdl.operation @ormqr {
     %0 = irdl.any
     %1 = irdl.any
@@ -1744,7 +1744,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"lower" = %0}
   }
 
-  // alpha A A^T + beta C, of operands (A, C).
+  // alpha A A^T + beta C; operands (A, C).
   irdl.operation @symmetric_product {
     %0 = irdl.any
     %1 = irdl.any
@@ -1756,7 +1756,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"alpha" = %0, "beta" = %1}
   }
 
-  // The x with a x = b (or x a = b), a triangular, of operands (a, b).
+  // The x with a x = b (or x a = b), a triangular; operands (a, b).
   irdl.operation @triangular_solve {
     %0 = irdl.any
     %1 = irdl.any
@@ -1771,7 +1771,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"left_side" = %0, "lower" = %1, "transpose_a" = %2, "conjugate_a" = %3, "unit_diagonal" = %4}
   }
 
-  // The x with a tridiagonal system times x = b, of operands (lower, diagonal, upper, b).
+  // The x with a tridiagonal system times x = b; operands (lower, diagonal, upper, b).
   irdl.operation @tridiagonal_solve {
     %0 = irdl.any
     %1 = irdl.any
@@ -1848,7 +1848,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"bit_width" = %0, "shape" = %1}
   }
 
-  // Gamma samples of shape parameter a, of operands (key, a); their logarithms in log space.
+  // Gamma samples of shape parameter a; operands (key, a); their logarithms in log space.
   irdl.operation @random_gamma {
     %0 = irdl.any
     %1 = irdl.any
@@ -1857,7 +1857,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %2)
   }
 
-  // Threefry-2x32 hash, of operands (key0, key1, counter0, counter1).
+  // Threefry-2x32 hash; operands (key0, key1, counter0, counter1).
   irdl.operation @threefry2x32 {
     %0 = irdl.any
     %1 = irdl.any
@@ -1979,7 +1979,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"cond_jaxpr" = %0, "body_jaxpr" = %1}
   }
 
-  // Calls one of several functions: branches[i], for operands (i, *args).
+  // Calls one of several functions, branches[i]; operands (i, *args).
   irdl.operation @cond {
     %0 = irdl.base "#builtin.array"
     %1 = irdl.any
@@ -1989,7 +1989,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"branches" = %0}
   }
 
-  // Which group of platforms the program is compiled for, a scalar integer: the index that a `cond` over implementations takes.
+  // The index of the group of platforms that the program is compiled for, a scalar integer; a `cond` over implementations takes it.
   irdl.operation @platform_index {
     %0 = irdl.any
     %1 = irdl.any
@@ -2008,7 +2008,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"const_lengths" = %0, "jaxprs" = %1}
   }
 
-  // As while; with record, buffers of the states that were kept follow the carry, and where they are: (*condition consts, *body consts, *carry) -> (*carry, *buffers, rows, positions, steps).
+  // As while; with `record`, buffers of the kept states and their positions follow the carry: (*condition consts, *body consts, *carry) -> (*carry, *buffers, rows, positions, steps).
   irdl.operation @checkpointed_while {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.base "#builtin.symbol_ref"
@@ -2020,7 +2020,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"cond_jaxpr" = %0, "body_jaxpr" = %1, "checkpoints" = %2}
   }
 
-  // Visits the states of a loop backwards: (a[k], y[k]) = step(*consts, *x[k], *y[k+1]), of operands (*condition consts, *consts, *x[0], *record, *y[last]); results (*sums of a, *y[0]).
+  // Visits the states of a loop backwards: (a[k], y[k]) = step(*consts, *x[k], *y[k+1]); operands (*condition consts, *consts, *x[0], *record, *y[last]); results (*sums of a, *y[0]).
   irdl.operation @reverse_sweep {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.base "#builtin.symbol_ref"
@@ -2149,7 +2149,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"call" = %0, "rule" = %1, "in_tree" = %2, "out_tree" = %3}
   }
 
-  // Calls a function that has its own inverses: the k-th gives the operands operands[k] from the results and the other operands, and log|det| of its derivative by them.
+  // Calls a function that has its own inverses: the k-th computes the operands operands[k] from the results and the other operands, and log|det| of the function's derivative with respect to them.
   // Traits: call.
   irdl.operation @custom_inverse_call {
     %0 = irdl.base "#builtin.symbol_ref"
@@ -2308,7 +2308,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"callee" = %0}
   }
 
-  // The forward rule of a custom_vjp whose residuals may be recomputed: results (*residuals, *results); where no residual is used, a call of fun_jaxpr on the operands but the consts.
+  // The forward rule of a custom_vjp whose residuals may be recomputed: results (*residuals, *results); if no residual is used, a call of fun_jaxpr on the operands without the consts.
   irdl.operation @remat_opt {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -2345,7 +2345,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"ty" = %0}
   }
 
-  // The value of a reference, which ends here.
+  // Ends a reference and returns its value.
   // Traits: impure.
   irdl.operation @freeze {
     %0 = irdl.any
@@ -2361,7 +2361,7 @@ irdl.dialect @jaxpr {
     irdl.operands(o0: %0)
   }
 
-  // Reads ref[indices], of operands (ref, *indices).
+  // Reads ref[indices]; operands (ref, *indices).
   // Traits: impure.
   irdl.operation @get {
     %0 = irdl.any
@@ -2372,7 +2372,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"tree" = %0}
   }
 
-  // Writes ref[indices] and gives its old value, of operands (ref, value, *indices).
+  // Writes ref[indices] and returns its old value; operands (ref, value, *indices).
   // Traits: impure.
   irdl.operation @swap {
     %0 = irdl.any
@@ -2383,7 +2383,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"tree" = %0}
   }
 
-  // Adds to ref[indices], of operands (ref, value, *indices).
+  // Adds to ref[indices]; operands (ref, value, *indices).
   // Traits: impure.
   irdl.operation @addupdate {
     %0 = irdl.any
@@ -2401,7 +2401,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %1)
   }
 
-  // Calls a function on references that hold the operands: gives their values at the end.
+  // Calls a function on references that hold the operands; the results are their final values.
   // Traits: impure.
   irdl.operation @run_state {
     %0 = irdl.base "#builtin.symbol_ref"
@@ -2414,7 +2414,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"jaxpr" = %0, "which_linear" = %1, "is_initialized" = %2}
   }
 
-  // Calls a function on references that live as long as the call; operands are its consts.
+  // Calls a function on references that live as long as the call; the operands are its consts.
   // Traits: impure.
   irdl.operation @run_scoped {
     %0 = irdl.base "#builtin.symbol_ref"
@@ -2452,7 +2452,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %1)
   }
 
-  // The operand, a value of the program even where it was a literal.
+  // The operand, as a value of the program even if it was a literal.
   // Traits: impure.
   irdl.operation @stage {
     %0 = irdl.any
@@ -2533,7 +2533,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"target_name" = %0, "result_avals" = %1, "input_layouts" = %2, "output_layouts" = %3}
   }
 
-  // A run-time check of `jax.experimental.checkify` that nobody has collected yet.
+  // A run-time check of `jax.experimental.checkify` that is not functionalized yet.
   // Traits: impure.
   irdl.operation @check {
     %0 = irdl.any
@@ -2560,7 +2560,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %1)
   }
 
-  // The operands; no optimisation moves anything across.
+  // The operands; no optimization moves an op across it.
   // Traits: impure.
   irdl.operation @optimization_barrier {
     %0 = irdl.any
@@ -2586,7 +2586,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %2)
   }
 
-  // Calls a function on every device of a mesh, each with its own part of the operands.
+  // Calls a function on every device of a mesh, each with its own shard of the operands.
   // Traits: impure.
   irdl.operation @shard_map {
     %0 = irdl.base "#builtin.symbol_ref"
@@ -2614,7 +2614,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"devices" = %0, "srcs" = %1, "copy_semantics" = %2}
   }
 
-  // The operand, laid out over devices as told.
+  // The operand, constrained to a sharding.
   // Traits: impure.
   irdl.operation @sharding_constraint {
     %0 = irdl.any
@@ -2625,7 +2625,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"sharding" = %0}
   }
 
-  // The operand, under another sharding in its type.
+  // The operand, with another sharding in its type.
   // Traits: impure.
   irdl.operation @reshard {
     %0 = irdl.any
@@ -2636,7 +2636,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"dst_sharding" = %0}
   }
 
-  // The operand, in a layout of memory as told.
+  // The operand, constrained to a memory layout.
   // Traits: impure.
   irdl.operation @layout_constraint {
     %0 = irdl.any
@@ -2647,7 +2647,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"layout" = %0}
   }
 
-  // The operand, under another memory layout in its type.
+  // The operand, with another memory layout in its type.
   // Traits: impure.
   irdl.operation @relayout {
     %0 = irdl.any
@@ -2658,7 +2658,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"dst_layout" = %0}
   }
 
-  // Both operands, laid out over devices alike.
+  // Both operands, constrained to one sharding.
   // Traits: impure.
   irdl.operation @shard_alike {
     %0 = irdl.any
@@ -2669,7 +2669,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %2, r1: %3)
   }
 
-  // Calls back with the sharding that the compiler chose for the operand.
+  // Calls a Python function with the sharding that the compiler chose for the operand.
   // Traits: impure.
   irdl.operation @inspect_sharding {
     %0 = irdl.any
@@ -2678,7 +2678,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"callback" = %0}
   }
 
-  // The operand, in a memory space as told.
+  // The operand, constrained to a memory space.
   // Traits: impure.
   irdl.operation @with_memory_space_constraint {
     %0 = irdl.any
@@ -2689,7 +2689,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"memory_space" = %0}
   }
 
-  // The operand, its type without a memory space.
+  // The operand, without a memory space in its type.
   // Traits: impure.
   irdl.operation @remove_memory_space {
     %0 = irdl.any
@@ -2710,7 +2710,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"global_mesh" = %0, "pspec" = %1}
   }
 
-  // An array over all hosts, of this host's part.
+  // The array over all hosts, from this host's part.
   // Traits: impure.
   irdl.operation @host_local_array_to_global_array {
     %0 = irdl.any
@@ -2808,7 +2808,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"axes" = %0}
   }
 
-  // psum of which each device keeps its own part along a dimension.
+  // psum whose result is scattered: each device keeps its part along a dimension.
   // Traits: impure.
   irdl.operation @reduce_scatter {
     %0 = irdl.any
@@ -2891,7 +2891,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"split_axis" = %0, "concat_axis" = %1, "axis_name" = %2}
   }
 
-  // all_to_all of parts of run-time sizes, of operands (operand, output, input_offsets, send_sizes, output_offsets, recv_sizes).
+  // all_to_all with parts of run-time sizes; operands (operand, output, input_offsets, send_sizes, output_offsets, recv_sizes).
   // Traits: impure.
   irdl.operation @ragged_all_to_all {
     %0 = irdl.any
@@ -2943,7 +2943,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"axis_name" = %0}
   }
 
-  // Sends the operand along (source, destination) pairs: gives a token.
+  // Sends the operand along (source, destination) pairs; the result is a token.
   // Traits: impure.
   irdl.operation @psend {
     %0 = irdl.any
@@ -2955,7 +2955,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"axis_name" = %0, "perm" = %1}
   }
 
-  // Receives an array along (source, destination) pairs, of a token operand.
+  // Receives an array along (source, destination) pairs; the operand is a token.
   // Traits: impure.
   irdl.operation @precv {
     %0 = irdl.any
@@ -3012,7 +3012,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"axes" = %0}
   }
 
-  // Starts all_gather: gives a future.
+  // Starts all_gather; the result is a future.
   // Traits: impure.
   irdl.operation @all_gather_start {
     %0 = irdl.any
@@ -3026,7 +3026,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"all_gather_dimension" = %0, "axis_name" = %1, "axis_size" = %2, "tiled" = %3}
   }
 
-  // Starts all_gather_reduced: gives a future.
+  // Starts all_gather_reduced; the result is a future.
   // Traits: impure.
   irdl.operation @all_gather_reduced_start {
     %0 = irdl.any
@@ -3040,7 +3040,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"all_gather_dimension" = %0, "axis_name" = %1, "axis_size" = %2, "tiled" = %3}
   }
 
-  // Waits for all_gather_start: the value of the future.
+  // Waits for the future of all_gather_start; the result is its value.
   // Traits: impure.
   irdl.operation @all_gather_done {
     %0 = irdl.any
@@ -3049,7 +3049,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %1)
   }
 
-  // Starts all_to_all: gives a future.
+  // Starts all_to_all; the result is a future.
   // Traits: impure.
   irdl.operation @all_to_all_start {
     %0 = irdl.any
@@ -3062,7 +3062,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"split_axis" = %0, "concat_axis" = %1, "axis_name" = %2}
   }
 
-  // Waits for all_to_all_start: the value of the future.
+  // Waits for the future of all_to_all_start; the result is its value.
   // Traits: impure.
   irdl.operation @all_to_all_done {
     %0 = irdl.any
@@ -3071,7 +3071,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %1)
   }
 
-  // Starts pbroadcast: gives a future.
+  // Starts pbroadcast; the result is a future.
   // Traits: impure.
   irdl.operation @pbroadcast_start {
     %0 = irdl.any
@@ -3083,7 +3083,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"axis_name" = %0, "source" = %1}
   }
 
-  // Waits for pbroadcast_start: the value of the future.
+  // Waits for the future of pbroadcast_start; the result is its value.
   // Traits: impure.
   irdl.operation @pbroadcast_done {
     %0 = irdl.any
@@ -3092,7 +3092,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %1)
   }
 
-  // Starts ppermute: gives a future.
+  // Starts ppermute; the result is a future.
   // Traits: impure.
   irdl.operation @ppermute_start {
     %0 = irdl.any
@@ -3104,7 +3104,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"axis_name" = %0, "perm" = %1}
   }
 
-  // Waits for ppermute_start: the value of the future.
+  // Waits for the future of ppermute_start; the result is its value.
   // Traits: impure.
   irdl.operation @ppermute_done {
     %0 = irdl.any
@@ -3113,7 +3113,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %1)
   }
 
-  // Starts psum: gives a future.
+  // Starts psum; the result is a future.
   // Traits: impure.
   irdl.operation @psum_start {
     %0 = irdl.any
@@ -3124,7 +3124,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"axes" = %0}
   }
 
-  // Starts psum_invariant: gives a future.
+  // Starts psum_invariant; the result is a future.
   // Traits: impure.
   irdl.operation @psum_invariant_start {
     %0 = irdl.any
@@ -3135,7 +3135,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"axes" = %0}
   }
 
-  // Starts unreduced_psum: gives a future.
+  // Starts unreduced_psum; the result is a future.
   // Traits: impure.
   irdl.operation @unreduced_psum_start {
     %0 = irdl.any
@@ -3146,7 +3146,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"axes" = %0}
   }
 
-  // Waits for psum_start: the value of the future.
+  // Waits for the future of psum_start; the result is its value.
   // Traits: impure.
   irdl.operation @psum_done {
     %0 = irdl.any
@@ -3155,7 +3155,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %1)
   }
 
-  // Starts reduce_scatter: gives a future.
+  // Starts reduce_scatter; the result is a future.
   // Traits: impure.
   irdl.operation @reduce_scatter_start {
     %0 = irdl.any
@@ -3169,7 +3169,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"axis_name" = %0, "scatter_dimension" = %1, "axis_size" = %2, "tiled" = %3}
   }
 
-  // Starts unreduced_reduce_scatter: gives a future.
+  // Starts unreduced_reduce_scatter; the result is a future.
   // Traits: impure.
   irdl.operation @unreduced_reduce_scatter_start {
     %0 = irdl.any
@@ -3183,7 +3183,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"axis_name" = %0, "scatter_dimension" = %1, "axis_size" = %2, "tiled" = %3}
   }
 
-  // Waits for reduce_scatter_start: the value of the future.
+  // Waits for the future of reduce_scatter_start; the result is its value.
   // Traits: impure.
   irdl.operation @reduce_scatter_done {
     %0 = irdl.any
@@ -3356,7 +3356,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"shape" = %0}
   }
 
-  // The x with A x = b, of a CSR matrix and b.
+  // The x with A x = b, for a CSR matrix A.
   irdl.operation @spsolve {
     %0 = irdl.any
     %1 = irdl.any
@@ -3431,7 +3431,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"spinfo" = %0}
   }
 
-  // The same BCOO array, elements at one index summed.
+  // The same BCOO array, with elements at equal indices summed.
   irdl.operation @bcoo_sum_duplicates {
     %0 = irdl.any
     %1 = irdl.any
@@ -3667,7 +3667,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"name" = %0, "jaxpr" = %1}
   }
 
-  // A cuDNN LSTM, of operands (x, h0, c0, weights, lengths).
+  // A cuDNN LSTM; operands (x, h0, c0, weights, lengths).
   // Traits: impure.
   irdl.operation @rnn_fwd {
     %0 = irdl.any
@@ -3712,7 +3712,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"input_size" = %0, "hidden_size" = %1, "num_layers" = %2, "dropout" = %3, "bidirectional" = %4, "cudnn_allow_tf32" = %5}
   }
 
-  // Product of block-scaled matrices by cuDNN, of operands (a, b, a_scale, b_scale).
+  // Product of block-scaled matrices by cuDNN; operands (a, b, a_scale, b_scale).
   // Traits: impure.
   irdl.operation @scaled_matmul {
     %0 = irdl.any
@@ -3803,7 +3803,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"module" = %0, "out_types" = %1, "inout_types" = %2}
   }
 
-  // Calls a function that says itself how Pallas fuses it.
+  // Calls a function that has its own rules for fusion by Pallas.
   // Traits: impure, custom call.
   irdl.operation @custom_fusion {
     %0 = irdl.base "#builtin.symbol_ref"
@@ -3867,7 +3867,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"args_tree" = %0}
   }
 
-  // Writes ref[indices] where the mask holds and gives the old values.
+  // Writes ref[indices] where the mask holds and returns the old values.
   // Traits: impure.
   irdl.operation @masked_swap {
     %0 = irdl.any
@@ -3889,7 +3889,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"values" = %0}
   }
 
-  // The operand, known to rise by ones in runs of each value.
+  // The operand, known to rise by ones in runs of these lengths.
   // Traits: impure.
   irdl.operation @max_contiguous {
     %0 = irdl.any

@@ -334,7 +334,7 @@ class Module:
                     return symbol
         raise JaxmlirError("the module has no public function to call")
 
-    def chosen(self, symbol: str, how: str = "func= says which is meant") -> str:
+    def chosen(self, symbol: str, how: str = "choose one with func=") -> str:
         """The function that an option of a pass names, or the public function by default.
 
         Args:
@@ -370,7 +370,9 @@ class Module:
                 return default(n)
             tree = pytrees.decode(attributes[name])
         if tree.num_leaves != n:
-            raise JaxmlirError(f"{name} has {tree.num_leaves} leaves, @{self.name} has {n} values")
+            raise JaxmlirError(
+                f"{name} of @{self.name}: expected {n} leaves, got {tree.num_leaves}"
+            )
         return tree
 
     @analysis
@@ -437,7 +439,7 @@ def check_program(program: Any) -> None:
     """
     if not isinstance(program, Module):
         raise ArgumentError(
-            f"expected a Program, as jaxmlir.trace(f)(*args) makes of a function, got {program!r}"
+            f"expected a Program, as jaxmlir.trace(f)(*args) returns, got {program!r}"
         )
 
 
@@ -454,7 +456,7 @@ def version_fault(version: object) -> str:
     if numbers > tuple(map(int, DIALECT_VERSION.split("."))):
         return (
             f"version {version} of the jaxpr dialect; this jaxmlir knows versions up to "
-            f"{DIALECT_VERSION}: install a newer one"
+            f"{DIALECT_VERSION}: install a newer jaxmlir"
         )
     return ""
 

@@ -120,7 +120,7 @@ def get(name: str) -> Any:
         hint = f"; did you mean {near!r}?" if near else ""
         raise ExportError(
             f'the installed JAX has no primitive "{name}", and no imported module registers '
-            f"one{hint} (one of your own is known once its module is imported: --load)"
+            f"one{hint} (if it is your own, import its module: --load)"
         )
     return primitive
 

@@ -525,12 +525,12 @@ def _check_rule(returned: Any, expected: Iterable[ir.Type]) -> None:
     got, want = [v.type for v in returned.operands], [*expected]
     if got != want:
         given, wanted = (", ".join(map(str, types)) or "nothing" for types in (got, want))
-        raise TypeError(f"its rule gives {given}, expected {wanted}")
+        raise TypeError(f"expected its lowering rule to give {wanted}, got {given}")
     try:
         returned.operation.parent.verify()
     except ir.MLIRError as e:
         said = "; ".join(d.message for d in diagnostics_of(e))
-        raise LoweringError(f"its rule gives no valid StableHLO: {said}") from e
+        raise LoweringError(f"its lowering rule gives invalid StableHLO: {said}") from e
 
 
 def _left_in(module_context: Any) -> tuple[Any, ...]:
@@ -627,8 +627,8 @@ def refuse_custom_lin(program: Module, op: Any, verb: str) -> NoReturn:
     raise forward_mode_error(
         program,
         op,
-        "take it in reverse mode (grad, vjp, jacrev), or have jvp and linearize take the transpose "
-        "of its backward rule: custom_vjp_forward='transpose' (of a pass: "
+        "differentiate in reverse mode (grad, vjp, jacrev), or have jvp and linearize transpose "
+        "the backward rule: custom_vjp_forward='transpose' (as an option of a pass: "
         "custom-vjp-forward=transpose)",
         f"op cannot be {verb}",
     )

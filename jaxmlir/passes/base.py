@@ -74,7 +74,10 @@ class Pass:
         if "name" not in cls.__dict__:
             return
         if not re.fullmatch(r"[A-Za-z_][\w.-]*", cls.name):
-            raise PipelineError(f"a pass cannot be named '{cls.name}': a pipeline could not say so")
+            raise PipelineError(
+                f"a pass cannot be named '{cls.name}': expected a letter or '_', then letters, "
+                "digits, '_', '.' and '-'"
+            )
         # dataclass(slots=True) creates the class again, under the same qualified name.
         first = Pass.loaded.setdefault(cls.name, cls)
         if (first.__module__, first.__qualname__) != (cls.__module__, cls.__qualname__):
@@ -318,7 +321,7 @@ def _import(name: str, target: str) -> type[Pass]:
         cls = getattr(importlib.import_module(module), attribute)
     except Exception as e:
         raise PipelineError(
-            f"pass '{name}' is said to be {target}, which cannot be imported: "
+            f"pass '{name}' is registered as {target}, which cannot be imported: "
             f"{type(e).__name__}: {e}"
         ) from e
     if cls.name != name:

@@ -104,10 +104,10 @@ class Statistics:
 
 _COUNTED = {
     "num-runs": "How often the pass ran",
-    "ops-added": "Ops more than before it, of the runs that added some",
-    "ops-removed": "Ops fewer than before it, of the runs that removed some",
-    "functions-added": "Functions more than before it",
-    "functions-removed": "Functions fewer than before it",
+    "ops-added": "Ops added on balance, in the runs that added some",
+    "ops-removed": "Ops removed on balance, in the runs that removed some",
+    "functions-added": "Functions added on balance",
+    "functions-removed": "Functions removed on balance",
 }
 
 

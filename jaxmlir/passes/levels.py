@@ -188,7 +188,7 @@ def level_pipeline(level: int, without: Collection[str] = ()) -> str:
     for name in without:
         if name not in names:
             raise PipelineError(
-                f"'{name}' is a pass of no optimization level; those that can be left out are "
+                f"'{name}' is not a pass of an optimization level; those that can be left out are "
                 f"{', '.join(sorted(names))}"
             )
     return ",".join(name for name in LEVELS[level] if name not in without)

@@ -103,8 +103,8 @@ class _PipelineParser:
         if flag is None:
             return ""
         if re.fullmatch(r"O\d", flag[1]):
-            return f"; the passes of a level are program.optimize({flag[1][1]})"
-        return f", which has no dashes in a pipeline: '{flag[1]}'"
+            return f"; program.optimize({flag[1][1]}) runs the passes of level {flag[1][1]}"
+        return f", without leading dashes: '{flag[1]}'"
 
     def braces(self) -> str:
         start, depth = self.at, 1
@@ -242,9 +242,9 @@ def _is_for(p: Pass | _CxxPass, program: Module, instrumentation: Instrumentatio
         return True
     target, reason = program.target, ""
     if p.compilers and target.platform not in p.compilers:
-        reason = f"it is for {', '.join(p.compilers)}"
+        reason = f"the pass is for {', '.join(p.compilers)}"
     elif not p.partitioned and target.devices > 1:
-        reason = "it is for one device"
+        reason = "the pass is for one device"
     if not reason:
         return True
     with instrumentation.listen(p.name, program):
@@ -392,7 +392,8 @@ class _Resolver(NamedTuple):
             meant = self.suggest(leaf.name)
             hint = f"did you mean '{meant}'?" if meant else "see jaxmlir-opt --list-passes"
             if re.fullmatch(r"O\d", leaf.name):
-                hint = f"the passes of a level are program.optimize({leaf.name[1]})"
+                level = leaf.name[1]
+                hint = f"program.optimize({level}) runs the passes of level {level}"
             raise PipelineError(f"unknown pass '{leaf.name}'; {hint}")
         try:
             needed = cxx.anchor_of(str(leaf), anchors[-1] if anchors else _MODULE)

@@ -136,14 +136,14 @@ def _convert(program: Module, value: Any, aval: Any, index: int) -> Any:
     except TypeError:
         raise ArgumentError(
             f"@{program.name}: argument {program.name_of_argument(index)} must be "
-            f"{aval.str_short(short_dtypes=True)}, got {value!r}, which is no array"
+            f"{aval.str_short(short_dtypes=True)}, got {value!r}, which is not an array"
         ) from None
     if not isinstance(aval, core.ShapedArray) or not isinstance(have, core.ShapedArray):
         return value
     same_shape = have.shape == aval.shape or _alike(have.shape, aval.shape)
     same_dtype = have.dtype == aval.dtype or (have.weak_type and _widens(have.dtype, aval))
     if not same_shape or not same_dtype:
-        hint = "; jax_enable_x64 is off, which makes arrays narrower" if is_narrowed(aval) else ""
+        hint = "; jax_enable_x64 is off, so JAX narrows arrays" if is_narrowed(aval) else ""
         raise ArgumentError(
             f"@{program.name}: argument {program.name_of_argument(index)} must be "
             f"{aval.str_short(short_dtypes=True)}, got {have.str_short(short_dtypes=True)}{hint}"
@@ -195,7 +195,7 @@ def _tree_difference(program: Module, tree: Any, flat: Sequence[Any]) -> str:
         said = f"@{program.name} takes arguments of the pytree {wanted}, got {given}"
         (_, by_name), (_, by_name_too) = tree.children(), program.in_tree.children()
         if by_name.num_nodes > 1 and by_name_too.num_nodes == 1:
-            said += "; what was traced by position is given by position"
+            said += "; pass arguments by position if they were traced by position"
         return said
     differences = list(_differences(program.in_tree, tree))
     shown = [
@@ -244,7 +244,8 @@ def _node_text(tree: Any) -> str:
     if kind is type(None):
         return "None"
     if issubclass(kind, dict):
-        return f"a {kind.__name__} of {', '.join(map(repr, data)) or 'nothing'}"
+        keys = f"with the keys {', '.join(map(repr, data))}" if data else "without keys"
+        return f"a {kind.__name__} {keys}"
     text = f"a {kind.__name__} of {count(len(tree.children()), 'element')}"
     return text if kind in (tuple, list) else f"{text} and {data!r}"
 

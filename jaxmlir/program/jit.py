@@ -155,7 +155,9 @@ def _check_constants(traced: Any) -> None:
     function was not meant to be staged out."""
     for value in traced._consts:
         if isinstance(value, pe.DynamicJaxprTracer) and not is_under_way(value):
-            raise JaxmlirError(f"a function left {_short(value.aval)} behind")
+            raise JaxmlirError(
+                f"it uses a traced {_short(value.aval)} that another function leaked"
+            )
 
 
 def _check_staged(traced: Any) -> None:
@@ -167,10 +169,10 @@ def _check_staged(traced: Any) -> None:
     for aval in (*jaxpr.in_avals, *jaxpr.out_avals):
         # JAX inspects the equations that use references.
         if not isinstance(aval, core.ShapedArray):
-            raise JaxmlirError(f"it takes or gives {_short(aval)}")
+            raise JaxmlirError(f"it takes or returns {_short(aval)}")
     for value in read_by_rules(jaxpr):
         if is_under_way(value):
-            raise JaxmlirError(f"a custom rule in it closes over {_short(value.aval)}")
+            raise JaxmlirError(f"a custom rule in it closes over a traced {_short(value.aval)}")
 
 
 def _short(aval: Any) -> str:

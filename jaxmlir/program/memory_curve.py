@@ -102,7 +102,9 @@ def memory_curve(
 ) -> MemoryCurve[Form]:
     """Compiles a program for each budget, and runs the forms alternately."""
     if isinstance(budgets, (str, int, float)):
-        raise ArgumentError(f"budgets: expected several, such as (0.5, '1 GiB'), got {budgets!r}")
+        raise ArgumentError(
+            f"budgets: expected a sequence, such as (0.5, '1 GiB'), got {budgets!r}"
+        )
     for budget in budgets:
         check_budget(budget)
     if not isinstance(repetitions, int) or repetitions < 1:
@@ -111,9 +113,9 @@ def memory_curve(
     program.flat_arguments(args, {})
     if effects := call_signature(program, program.name).effects:
         raise ArgumentError(
-            f"memory_curve runs @{program.name} many times, and it has effects "
+            f"memory_curve runs @{program.name} many times, but it has effects "
             f"({', '.join(sorted(map(str, effects)))}); "
-            "program.run_passes('jaxpr-drop-callbacks') is the program without prints and callbacks"
+            "program.run_passes('jaxpr-drop-callbacks') removes prints and callbacks"
         )
     args = jax.device_put(args)
     forms: dict[Any, Form] = {None: program}
@@ -139,8 +141,8 @@ def memory_curve(
         analysis = run.memory_analysis()
         if analysis is None:
             raise ArgumentError(
-                "memory_curve: the compiler of JAX's default backend does not say what memory a "
-                "program takes"
+                "memory_curve: the compiler of JAX's default backend does not report the memory "
+                "that a program takes"
             )
         temp, median = int(analysis.temp_size_in_bytes), statistics.median(seconds[budget])
         points.append(MemoryPoint(budget, temp, median, forms[budget]))

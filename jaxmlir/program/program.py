@@ -760,7 +760,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         if jaxs:
             raise ArgumentError(
                 f"lower of @{self.name} takes platforms and keep_unused, got {', '.join(jaxs)}; "
-                "jax.export takes jax.jit(f), where f is a program or what jaxmlir.jit returned"
+                "jax.export takes jax.jit(program), not the program itself"
             )
         check_platforms(platforms)
         jitted = self._compiled(keep_unused=True) if keep_unused else self._jitted

@@ -88,7 +88,7 @@ def from_exported(
         except ImportError:
             raise
         except Exception as e:  # any error of the flatbuffers reader on such bytes
-            message = f"these bytes are no exported function: {type(e).__name__}: {e}"
+            message = f"these bytes are not an exported function: {type(e).__name__}: {e}"
             raise ParseError(message) from None
     if not isinstance(exported, export.Exported):
         raise ArgumentError(

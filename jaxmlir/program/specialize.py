@@ -90,13 +90,14 @@ def _check_explicit(program: Module, avals: Sequence[Any], sizes: Sizes) -> None
     sizes_text = ", ".join(f"{name} = {size}" for name, size in sizes.items())
     if violated:
         raise ArgumentError(
-            f"@{program.name}: the arguments' shapes mean {sizes_text}, against the constraint "
-            f"{' and '.join(violated)} of the shapes that the program was traced for"
+            f"@{program.name}: the arguments' shapes give {sizes_text}, which violates the "
+            f"constraint {' and '.join(violated)} that the program was traced with"
         )
     if undecided:
         raise ArgumentError(
-            f"@{program.name}: the arguments' shapes mean {sizes_text}, and nothing says that the "
-            f"constraint {' and '.join(undecided)} holds; give their scope constraints that do"
+            f"@{program.name}: the arguments' shapes give {sizes_text}, for which nothing implies "
+            f"the constraint {' and '.join(undecided)}; add constraints that imply it to the scope "
+            "of the arguments' sizes"
         )
 
 

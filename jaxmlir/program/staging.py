@@ -54,8 +54,8 @@ def trace(
     if misplaced:
         name = name_of(fun)
         raise ArgumentError(
-            f"trace takes the function alone, and what it returns takes the arguments: "
-            f"jaxmlir.trace({name})(...), got {len(misplaced)} more"
+            f"trace takes the function alone, got {len(misplaced)} more; pass arguments to its "
+            f"result: jaxmlir.trace({name})(...)"
         )
     key = _as_key(fun)
     jitted = jax.jit(key, static_argnums=static_argnums, static_argnames=static_argnames)
@@ -99,7 +99,7 @@ def from_jaxpr(closed_jaxpr: ClosedJaxpr, name: str = "main") -> Program:
     """
     if not isinstance(getattr(closed_jaxpr, "jaxpr", closed_jaxpr), core.Jaxpr):
         raise ArgumentError(
-            f"expected a ClosedJaxpr, as jax.make_jaxpr makes, got {closed_jaxpr!r}"
+            f"expected a ClosedJaxpr, as jax.make_jaxpr(f)(*args) returns, got {closed_jaxpr!r}"
         )
     if not isinstance(name, str):
         raise ArgumentError(f"name: expected a string, got {name!r}")
@@ -136,16 +136,14 @@ def parse(
     if not isinstance(text, str):
         hint = ""
         if isinstance(text, os.PathLike):
-            hint = (
-                "; its read_text() is a file's text, and jaxmlir.load reads what program.save wrote"
-            )
+            hint = "; pass its read_text(), or read an artifact with jaxmlir.load"
         elif isinstance(text, bytes | bytearray):
-            hint = "; its decode() is a file's text, and jaxmlir.load takes what program.save wrote"
+            hint = "; pass its decode(), or read an artifact with jaxmlir.load"
         raise ArgumentError(f"expected the text of a module, got {type(text).__name__}{hint}")
     if _is_path(text):
         raise ArgumentError(
-            f"expected the text of a module, got the path {text!r}; pathlib.Path({text!r})"
-            ".read_text() is a file's text, and jaxmlir.load reads what program.save wrote"
+            f"expected the text of a module, got the path {text!r}; pass pathlib.Path({text!r})"
+            ".read_text(), or read an artifact with jaxmlir.load"
         )
     if not isinstance(constants, Mapping | None):
         raise ArgumentError(f"constants: expected arrays by name, got {type(constants).__name__}")

@@ -68,7 +68,7 @@ def choose(
         cached = cache.find(place)
         choice = None if cached is None else decoded_choice(cached)
         if choice is not None:
-            say(f"{choice}, as an earlier trial chose")
+            say(f"{choice}, chosen by an earlier trial")
             return choice
 
     def copies() -> Any:
@@ -107,9 +107,9 @@ def untimed_for(arguments: Any, target: Target | None) -> str | None:
     if any(isinstance(x, jax.ShapeDtypeStruct) for x in leaves):
         return NO_ARGUMENTS
     if target is not None and not targets.is_here(target):
-        return f"the target {target} is not here"
+        return f"there is no device of the target {target} here"
     if jax.process_count() > 1:
-        return "each process could choose another form"
+        return "several processes could choose different forms"
     return None
 
 
@@ -117,7 +117,7 @@ def has_effects(name: str, effects: Collection[Any], say: Reporter) -> bool:
     """Whether a function has effects, and must not run more often than it is called; then warns."""
     if effects:
         effect_names = ", ".join(sorted(map(str, effects)))
-        reason = f"level 2: it has effects ({effect_names}), and is not run to be timed"
+        reason = f"level 2: it has effects ({effect_names}), so it is not run for timing"
         warn(f"tune: {name} is compiled at {reason}")
         say(reason)
     return bool(effects)

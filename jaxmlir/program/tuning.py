@@ -251,8 +251,8 @@ class Trial:
             candidate.note = difference(self._reference, result)
         if candidate.note:
             warn(
-                f"tune: {self._name} at {choice} is left out, since it gives other numbers than "
-                f"jax.jit: {candidate.note}"
+                f"tune: {self._name} at {choice} is left out, since its results differ from those "
+                f"of jax.jit: {candidate.note}"
             )
         return _temporaries(compiled)
 
@@ -347,12 +347,12 @@ def _difference(expected: np.ndarray, actual: np.ndarray) -> str:
     dtype = expected.dtype
     if not jax.dtypes.issubdtype(dtype, np.inexact):
         wrong = np.count_nonzero(expected != actual)
-        return f"{wrong} of {expected.size} {dtype} differ" if wrong else ""
+        return f"{wrong} of {expected.size} {dtype} elements differ" if wrong else ""
     wide = np.complex128 if jax.dtypes.issubdtype(dtype, np.complexfloating) else np.float64
     expected, actual = expected.astype(wide), actual.astype(wide)
     finite = np.isfinite(expected)
     if not np.array_equal(expected[~finite], actual[~finite], equal_nan=True):
-        return "what is no finite number differs"
+        return "the non-finite elements differ"
     expected, actual = expected[finite], actual[finite]
     if not expected.size:
         return ""
@@ -360,5 +360,5 @@ def _difference(expected: np.ndarray, actual: np.ndarray) -> str:
     error, scale = np.max(np.abs(actual - expected)), np.max(np.abs(expected))
     # Negated, so that it is true for a NaN.
     if not error <= tolerance * scale:
-        return f"by {error:.3g}, of numbers up to {scale:.3g}"
+        return f"elements differ by up to {error:.3g}, at magnitudes up to {scale:.3g}"
     return ""

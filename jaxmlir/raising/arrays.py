@@ -43,7 +43,7 @@ def constant(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     array = codec.decode(op.attributes["value"])
     if not isinstance(array, np.ndarray) or array.shape != tuple(type_.shape):
-        raise ImportingError(f"its value is no array of type {type_}")
+        raise ImportingError(f"its value is not an array of type {type_}")
     return [w.constant(array)]
 
 
@@ -225,13 +225,15 @@ def gather(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     sizes = w.known_numbers(rest[0], "slice sizes") if rest else attribute(op, "slice_sizes")
     dims = _numbers_of(lax.GatherDimensionNumbers, numbers)
     limits = [shape_of(x)[d] - sizes[d] for d in dims.start_index_map]
-    filling = _filling(w, op, limits)
+    # In JAX index vectors are along the last dimension.
+    is_jaxs = bool(limits) and numbers.index_vector_dim >= len(shape_of(indices)) - 1
+    filling = _filling(w, op, numbers, limits) if is_jaxs else None
     params: dict[str, Any] = {"mode": lax.GatherScatterMode.CLIP}
     if filling is not None:
         select, fill = filling
         w.passed_on[select] = op.results[0]
         params = {"mode": lax.GatherScatterMode.FILL_OR_DROP, "fill_value": fill}
-    elif _is_in_bounds(op.operands[1], limits):
+    elif is_jaxs and _is_in_bounds(op.operands[1], limits):
         params["mode"] = lax.GatherScatterMode.PROMISE_IN_BOUNDS
     return w.emit(
         "gather",
@@ -244,7 +246,7 @@ def gather(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     )
 
 
-def _filling(w: BodyWriter, op: Any, limits: Sequence[Any]) -> tuple[Any, Any] | None:
+def _filling(w: BodyWriter, op: Any, numbers: Any, limits: Sequence[Any]) -> tuple[Any, Any] | None:
     """The only user of a gather, if it selects a number wherever an index is out of bounds, and
     that number: ``select(all(0 <= index & index <= limit), gather, number)``."""
     uses = [use.owner.operation for use in op.results[0].uses]
@@ -254,10 +256,18 @@ def _filling(w: BodyWriter, op: Any, limits: Sequence[Any]) -> tuple[Any, Any] |
     fill = held_by(other)
     if gathered != op.results[0] or fill is None or not fill.size:
         return None
-    reduction = defining_op(_behind(mask), "stablehlo.reduce")
-    if reduction is None or combinations(reduction.regions[0].blocks[0], 1) != ["and"]:
+    maker, placed = mask.owner, tuple(range(mask.type.rank))
+    if not isinstance(maker, ir.Block) and maker.operation.name in BROADCASTS:
+        mask, placed = maker.operands[0], attribute(maker, "broadcast_dimensions")
+    if placed != tuple(d for d in range(gathered.type.rank) if d not in numbers.offset_dims):
         return None
-    both = defining_op(reduction.operands[0], "stablehlo.and")
+    within = defining_op(mask, "stablehlo.reduce")
+    if within is None or attribute(within, "dimensions") != (numbers.index_vector_dim,):
+        return None
+    start = held_by(within.operands[1])
+    if combinations(within.regions[0].blocks[0], 1) != ["and"] or start is None or not start:
+        return None
+    both = defining_op(within.operands[0], "stablehlo.and")
     if both is None:
         return None
     bounds = {"GE": [0] * len(limits), "LE": list(limits)}
@@ -290,23 +300,12 @@ def _is_each(w: BodyWriter, value: ir.Value, wanted: list[Any], index: ir.Value)
     return not held.size % n and bool((held.reshape(-1, n) == objects(wanted, (n,))).all())
 
 
-SPREADING = BROADCASTS | {"stablehlo.reshape"}
-"""Ops that repeat elements, or have them in another shape."""
-
-
 def all_equal(array: np.ndarray, number: Any) -> bool:
     """Whether every element of an array has the bits of a number."""
     if not any(array.strides):
         # A single broadcast element.
         array = array.reshape(-1)[:1]
     return array.tobytes() == np.full_like(array, number).tobytes()
-
-
-def _behind(value: ir.Value) -> ir.Value:
-    """What elements of the source a value repeats, or has in another shape."""
-    while not isinstance(op := value.owner, ir.Block) and op.operation.name in SPREADING:
-        value = op.operands[0]
-    return value
 
 
 def held_by(value: ir.Value) -> np.ndarray | None:
@@ -347,7 +346,7 @@ def _is_in_bounds(indices: ir.Value, limits: Sequence[int]) -> bool:
         low = high = held
     else:
         low, high = held_by(clamp.operands[0]), held_by(clamp.operands[2])
-    if low is None or high is None or not limits or is_open(indices.type):
+    if low is None or high is None or is_open(indices.type):
         return False
     low, high = (
         np.broadcast_to(v, shape_of(indices)).reshape(-1, len(limits)) for v in (low, high)
@@ -497,7 +496,7 @@ def _algorithm(op: Any) -> dict[str, Any]:
             continue
         if str(hlo_attr) == str(op.attributes["algorithm"]):
             return {"precision": preset}
-    raise ImportingError(f"{op.attributes['algorithm']} is no algorithm that JAX has a name for")
+    raise ImportingError(f"JAX has no preset for the algorithm {op.attributes['algorithm']}")
 
 
 @rule("dot_general")

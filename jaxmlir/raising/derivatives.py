@@ -8,6 +8,7 @@ here: it is that of a loop over the elements, which is unrolled if there are few
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -125,12 +126,13 @@ class Scatter(NamedTuple):
         placed = [d for d in range(updates.ndim) if d not in window]
         if n.operand_batching_dims:
             raise NotImplementedError(
-                "the derivative of a scatter by any function, of batches of indices that may be "
-                "there twice; expected unique_indices = true"
+                "a scatter by an arbitrary function with batching dimensions has no derivative if "
+                "indices may occur twice; expected unique_indices = true"
             )
-        rows = jnp.reshape(indices, (-1, 1, indices.shape[-1]))
+        count = math.prod(updates.shape[d] for d in placed)
+        rows = jnp.reshape(indices, (count, 1, indices.shape[-1]))
         order = (*placed, *window)
-        shape = (len(rows), 1, *(updates.shape[d] for d in window))
+        shape = (count, 1, *(updates.shape[d] for d in window))
         row_updates = jnp.reshape(jnp.transpose(updates, order), shape)
         single = n._replace(update_window_dims=tuple(range(1, 1 + len(window))))
 

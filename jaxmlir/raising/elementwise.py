@@ -192,10 +192,11 @@ def bitcast_convert(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 def _bitcast(x: Any, type_: Any) -> Any:
     """Reinterprets the bits of an array as another type, the lowest bit first."""
+    if 0 in type_.shape:
+        return jnp.zeros(type_.shape, type_.dtype)
     bits = _bits_of(x)
-    return _of_bits(
-        bits.reshape(*type_.shape, bits.size // (math.prod(type_.shape) or 1)), type_.dtype
-    )
+    width = bits.size // math.prod(type_.shape)
+    return _of_bits(bits.reshape(*type_.shape, width), type_.dtype)
 
 
 def _bits_of(x: Any) -> Any:
@@ -267,7 +268,7 @@ def lifted(w: BodyWriter, block: ir.Block, operands: Values, shape: tuple[int, .
                 f"its region has '{op.name}'; expected ops that can be applied to each element"
             )
         env.update(zip(op.results, results, strict=True))
-    raise ImportingError("its region has no end")
+    raise ImportingError("its region has no terminator")
 
 
 def _on_tensors(op: Any, shape: tuple[int, ...]) -> StandInOp:

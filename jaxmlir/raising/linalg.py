@@ -8,6 +8,7 @@ that check. The status is computed from the NaNs.
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -18,10 +19,12 @@ import numpy as np
 from jax import lax
 from jaxlib.mlir.dialects import stablehlo
 
+from jaxmlir.dialect.custom_calls import PYTHON_CALLBACK
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import dtype_of
 from jaxmlir.errors import ImportingError
-from jaxmlir.raising.arrays import SPREADING, held_by
+from jaxmlir.raising.arrays import held_by
+from jaxmlir.raising.broadcasts import BROADCASTS
 from jaxmlir.raising.derivatives import differentiated_as
 from jaxmlir.raising.idioms import factored
 from jaxmlir.raising.sizes import settled
@@ -61,13 +64,6 @@ def _factor(lower: bool, symmetrized: bool, x: Any) -> Any:
     if lower:
         return lax.linalg.cholesky(x, symmetrize_input=symmetrized)
     return adjoint(lax.linalg.cholesky(adjoint(x), symmetrize_input=symmetrized))
-
-
-def _adjoint(w: BodyWriter, x: ir.Value) -> ir.Value:
-    rank = len(shape_of(x))
-    turned = w.transpose(x, [*range(rank - 2), rank - 1, rank - 2])
-    is_complex = isinstance(x.type.element_type, ir.ComplexType)
-    return w.traced(lax.conj, [turned], [turned.type])[0] if is_complex else turned
 
 
 @rule("triangular_solve")
@@ -126,7 +122,7 @@ def batch_norm_grad(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
         centered = x - wide(mean)
         offset = jnp.sum(cotangent, axes)
         along = jnp.sum(cotangent * centered, axes)
-        count = x.size // mean.size
+        count = math.prod(x.shape[d] for d in axes)
         rest = cotangent - wide(offset / count) - centered * wide(along / deviation**2 / count)
         return rest * wide(scale / deviation), along / deviation, offset
 
@@ -147,10 +143,8 @@ CALLS: dict[str, Callable[[BodyWriter, Any, list[ir.Value], dict[str, Any]], Val
 """The rules of custom calls by target; LAPACK's are without the letter of the type."""
 
 _REFUSED = {
-    "xla_python_cpu_callback": "a Python function, which is in no module",
-    "xla_ffi_python_cpu_callback": "a Python function, which is in no module",
-    "xla_ffi_partitioned_python_cpu_callback": "a Python function, which is in no module",
-    "tpu_custom_call": "a kernel that is compiled for a TPU",
+    PYTHON_CALLBACK: "a Python function, which is not in the module",
+    re.compile("tpu_custom_call"): "a kernel that is compiled for a TPU",
 }
 
 
@@ -170,7 +164,9 @@ def shape_assertion(w: BodyWriter, op: Any, operands: list[ir.Value], config: An
     if w.raising.told is None or w.source != w.raising.told:
         condition = w.known(operands[0])
         if condition is None or settled(condition, wrapping=False) != (True,):
-            raise ImportingError(f"it asserts what the types of the arguments do not say; {STATIC}")
+            raise ImportingError(
+                f"its assertion does not follow from the types of the arguments; {STATIC}"
+            )
     return []
 
 
@@ -191,8 +187,9 @@ def custom_call(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
         meant = f"chlo.{target.removeprefix(prefix)}"
         if target.startswith(prefix) and meant in RULES:
             return RULES[meant](w, named_inside(op, meant, "mhlo.attributes"), operands)
-    if target in _REFUSED:
-        raise ImportingError(f"the custom call @{target} runs {_REFUSED[target]}")
+    for pattern, what in _REFUSED.items():
+        if pattern.fullmatch(target):
+            raise ImportingError(f"the custom call @{target} runs {what}")
     return ffi_call(w, op, operands, target, config)
 
 
@@ -282,6 +279,7 @@ def _status(
 
 
 # JAX compares a status with 0 and broadcasts the result to the elements of a factor.
+_SPREADING = BROADCASTS | {"stablehlo.reshape"}
 
 
 def _guarded(status: ir.Value, results: set[ir.Value]) -> dict[Any, ir.Value] | None:
@@ -295,7 +293,7 @@ def _guarded(status: ir.Value, results: set[ir.Value]) -> dict[Any, ir.Value] | 
             if not (_is_of(value, results) and _is_nan(nans)):
                 return None
             selects[user] = value
-        elif user.name == "stablehlo.compare" or user.name in SPREADING:
+        elif user.name == "stablehlo.compare" or user.name in _SPREADING:
             pending += [use.owner.operation for use in user.results[0].uses]
         else:
             return None
@@ -326,7 +324,7 @@ def potrf(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, An
     type_, status = w.types(op)
     (x,) = operands
     if _letter(config, "uplo") == "U":
-        factor = _adjoint(w, w.one("cholesky", [_adjoint(w, x)], type_))
+        (factor,) = w.traced(functools.partial(_factor, False, False), [x], [type_])
     else:
         factor = w.one("cholesky", [x], type_)
     return [factor, _status(w, op, factor, status)]

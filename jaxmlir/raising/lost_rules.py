@@ -11,7 +11,7 @@ from typing import Any
 from jaxmlir.analysis.function_view import array_of, node_of, number_of
 from jaxmlir.dialect.ir import body_of, ir
 from jaxmlir.dialect.module import Module
-from jaxmlir.dialect.types import dtype_of
+from jaxmlir.dialect.types import has_tangent
 from jaxmlir.passes.remarks import remark
 
 _UNDEFINED = {
@@ -43,34 +43,28 @@ def remark_lost_rules(program: Module) -> None:
 def _said_of(op: Any) -> str | None:
     """The remark on the derivative of an op; ``None`` if there is none to make."""
     name = op.name.removeprefix("jaxpr.")
-    if name in ("max", "min") and _is_float(op.results[0]):
+    if name in ("max", "min") and has_tangent(op.results[0]):
         bound = next((n for n in map(number_of, op.operands) if n is not None), None)
         if bound is not None:
             return (
-                f"its derivative where the operand is {float(bound):g} is 1/2; a custom rule, such "
-                "as that of jax.nn.relu, may have said 0"
+                f"its derivative is 1/2 where the operand is {float(bound):g}; a custom rule, such "
+                "as that of jax.nn.relu, may have given 0"
             )
     if name == "sqrt" and _is_sum_of_squares(op.operands[0]):
         return (
-            "the square root of a sum of squares has the derivative NaN where they are all 0; a "
-            "custom rule of a norm may have said 0"
+            "the derivative of the root of a sum of squares is NaN where all squares are 0; a "
+            "custom rule of a norm may have given 0"
         )
-    if name == "select_n" and _is_float(op.results[0]):
+    if name == "select_n" and has_tangent(op.results[0]):
         for value in list(op.operands)[1:]:
             at = _undefined_in(value)
             if at is not None:
                 return (
                     f"its derivative is NaN where '{at.name}' is not selected and "
-                    f"{_UNDEFINED[at.name.removeprefix('jaxpr.')]}; a custom rule may have said "
-                    "otherwise"
+                    f"{_UNDEFINED[at.name.removeprefix('jaxpr.')]}; a custom rule may have given "
+                    "another one"
                 )
     return None
-
-
-def _is_float(value: ir.Value) -> bool:
-    return isinstance(value.type, ir.RankedTensorType) and dtype_of(
-        value.type.element_type
-    ).kind not in ("i", "u", "b")
 
 
 _SAME_ELEMENTS = ("jaxpr.broadcast_in_dim", "jaxpr.reshape", "jaxpr.neg", "jaxpr.mul")

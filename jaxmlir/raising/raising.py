@@ -125,8 +125,8 @@ def _platform_of(exported: Any) -> int:
     platform = {"gpu": "cuda"}.get(platform, platform)
     if platform not in exported.platforms:
         raise ImportingError(
-            f"{exported.fun_name} was exported for {', '.join(exported.platforms)}; "
-            f"expected {platform}, which JAX runs on here, among them"
+            f"{exported.fun_name} was exported for {', '.join(exported.platforms)}, not for "
+            f"{platform}, on which JAX runs here"
         )
     return exported.platforms.index(platform)
 

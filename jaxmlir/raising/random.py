@@ -24,24 +24,19 @@ def rng_bit_generator(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Value
     """JAX generates unsigned bits only; elements of another type are bitcast from them."""
     state, result = w.types(op)
     if list(state.shape) != [2] or str(state.element_type) != "ui64":
-        raise ImportingError(f"its state is {state}; expected tensor<2xui64>, which JAX has")
+        raise ImportingError(f"expected a state of type tensor<2xui64>, as in JAX, got {state}")
     width = result.element_type.width
     if width < 8:
-        raise ImportingError(f"its bits are {result}; expected elements of 8 bits or more")
+        raise ImportingError(f"expected bits in elements of 8 bits or more, got {result}")
     bits = tensor(sizes_of(result), ir.IntegerType.get_unsigned(width))
-    name = attribute(op, "rng_algorithm")
-    algorithms = {
-        "DEFAULT": lax.RandomAlgorithm.RNG_DEFAULT,
-        "THREE_FRY": lax.RandomAlgorithm.RNG_THREE_FRY,
-        "PHILOX": lax.RandomAlgorithm.RNG_PHILOX,
-    }
+    algorithm = getattr(lax.RandomAlgorithm, f"RNG_{attribute(op, 'rng_algorithm')}")
     after, random_bits = w.emit(
         "rng_bit_generator",
         operands,
         [state, bits],
         shape=tuple(bits.shape),
         dtype=type_of_elements(bits),
-        algorithm=algorithms[name],
+        algorithm=algorithm,
     )
     if bits != result:
         dtype = type_of_elements(result)

@@ -432,19 +432,32 @@ def _sort_by(
 ) -> Values | None:
     """Sorts by one key; a descending sort is an ascending one by the negated or inverted key.
 
-    Without a total order, the place of NaN is not specified; JAX puts NaNs last.
+    Without a total order, the place of NaN is not specified; JAX puts NaNs last. In JAX's order -0
+    is 0, and all NaNs are equal, so a total order is that of integers.
     """
     x = operands[key]
     element = x.type.element_type
-    if isinstance(element, ir.ComplexType) or (total and direction == "GT"):
+    if total and isinstance(element, ir.FloatType) and element.width >= _MIN_TOTAL:
+        element = ir.IntegerType.get_signless(element.width)
+        (x,) = w.traced(_in_total_order, [x], [tensor(shape_of(x), element)])
+    elif total or isinstance(element, ir.ComplexType):
         return None
     if direction == "GT":
-        is_integer = isinstance(element, ir.IntegerType)
-        x = w.like("not" if is_integer else "neg", x)
-    elif key == 0:
+        x = w.like("not" if isinstance(element, ir.IntegerType) else "neg", x)
+    elif x == operands[0]:
         return w.emit("sort", operands, types, num_keys=1, **params)
     results = w.emit("sort", [x, *operands], [x.type, *types], num_keys=1, **params)
     return results[1:]
+
+
+# Formats of fewer bits may have no sign, or no negative zero.
+_MIN_TOTAL = 16
+
+
+def _in_total_order(x: Any) -> Any:
+    """Integers that are ordered as the total order of floats has them."""
+    bits = lax.bitcast_convert_type(x, np.dtype(f"int{8 * x.dtype.itemsize}"))
+    return jnp.where(bits < 0, bits ^ jnp.iinfo(bits.dtype).max, bits)
 
 
 def _sort_by_rank(
@@ -458,8 +471,8 @@ def _sort_by_rank(
     rank, size = len(shape), shape[dimension]
     if size > _MAX_RANKED:
         raise ImportingError(
-            f"its comparator is none of JAX's, and {size} elements are too many to be compared "
-            f"in pairs; expected at most {_MAX_RANKED}, or a comparator that compares keys"
+            "expected a comparator that compares keys, or at most "
+            f"{_MAX_RANKED} elements, which are compared in pairs, got {size} elements"
         )
     # pairs[..., i, j]: i along the dimension, j along a new one after it.
     wide = (*shape[: dimension + 1], size, *shape[dimension + 1 :])

@@ -10,6 +10,7 @@ of the mesh gives such groups; the one that gives the collective's is searched f
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Sequence
@@ -203,8 +204,7 @@ def manual_of(w: BodyWriter) -> ManualMesh:
     """
     if w.raising.manual is None:
         raise ImportingError(
-            "which devices take part is a mesh in JAX, and the module names none around it; "
-            "expected it in a sdy.manual_computation"
+            "expected it in a sdy.manual_computation, whose mesh says which devices take part"
         )
     return w.raising.manual
 
@@ -227,13 +227,13 @@ def axes_of(w: BodyWriter, op: Any) -> tuple[str, ...]:
         names = tuple(_NAME.findall(str(groups)))
         if names and set(names) <= set(manual.axes):
             return names
-        raise ImportingError(f"{groups} are no manual axes; expected some of {manual.axes}")
+        raise ImportingError(f"expected groups of manual axes, out of {manual.axes}, got {groups}")
     for axes in manual.choices():
         numbers = manual.numbers(axes)
         if numbers.shape == listed.shape and _same_rows(numbers, listed):
             return axes
     raise ImportingError(
-        f"its groups {listed.tolist()} are those of no axes of the mesh {dict(manual.mesh.shape)}"
+        f"its groups {listed.tolist()} are not along axes of the mesh {dict(manual.mesh.shape)}"
     )
 
 
@@ -242,12 +242,12 @@ def _same_rows(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def collective(w: BodyWriter, fun: Any, operands: Values, op: Any) -> Values:
-    """Traces a JAX function of one device's values, with the manual axes named. Without a mesh, the
-    device is alone and the operands are the results."""
+    """Applies a JAX function to one device's part of each operand, with the manual axes named.
+    Without a mesh, the device is alone and the operands are the results."""
     if w.raising.manual is None:
         return operands
     with named_axes(manual_of(w).abstract):
-        return w.traced(fun, operands, w.types(op))
+        return w.traced(lambda *xs: list(map(fun, xs)), operands, w.types(op))
 
 
 _REDUCTIONS = {"add": lax.psum, "max": lax.pmax, "min": lax.pmin}
@@ -257,24 +257,26 @@ def _reduction(op: Any) -> Any:
     """JAX's reduction that combines two values as an op's region does."""
     how = combinations(op.regions[0].blocks[0], 1)
     if how is None or how[0] not in _REDUCTIONS:
-        raise ImportingError(f"JAX has no such reduction over devices; expected {[*_REDUCTIONS]}")
+        raise ImportingError(
+            f"expected a reduction over devices out of {[*_REDUCTIONS]}, as in JAX"
+        )
     return _REDUCTIONS[how[0]]
 
 
 @rule("all_reduce")
 def all_reduce(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     axes, reduced = axes_of(w, op), _reduction(op)
-    return collective(w, lambda *xs: [reduced(x, axes) for x in xs], operands, op)
+    return collective(w, lambda x: reduced(x, axes), operands, op)
 
 
 @rule("reduce_scatter")
 def reduce_scatter(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     axes, dimension = axes_of(w, op), attribute(op, "scatter_dimension")
     if _reduction(op) is not lax.psum:
-        raise ImportingError("JAX scatters sums alone")
+        raise ImportingError("JAX has a reduce_scatter of sums only")
 
-    def scattered(x: Any) -> list[Any]:
-        return [lax.psum_scatter(x, axes, scatter_dimension=dimension, tiled=True)]
+    def scattered(x: Any) -> Any:
+        return lax.psum_scatter(x, axes, scatter_dimension=dimension, tiled=True)
 
     return collective(w, scattered, operands, op)
 
@@ -282,31 +284,22 @@ def reduce_scatter(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 @rule("all_gather")
 def all_gather(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     axes, dimension = axes_of(w, op), attribute(op, "all_gather_dim")
-    return collective(
-        w,
-        lambda *xs: [lax.all_gather(x, axes, axis=dimension, tiled=True) for x in xs],
-        operands,
-        op,
-    )
+    gathered = functools.partial(lax.all_gather, axis_name=axes, axis=dimension, tiled=True)
+    return collective(w, gathered, operands, op)
 
 
 @rule("all_to_all")
 def all_to_all(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     axes = axes_of(w, op)
     split, concat = (attribute(op, f"{name}_dimension") for name in ("split", "concat"))
-    return collective(
-        w,
-        lambda *xs: [lax.all_to_all(x, axes, split, concat, tiled=True) for x in xs],
-        operands,
-        op,
-    )
+    return collective(w, lambda x: lax.all_to_all(x, axes, split, concat, tiled=True), operands, op)
 
 
 @rule("collective_broadcast")
 def collective_broadcast(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """Broadcasts from the first device of each group."""
     axes = axes_of(w, op)
-    return collective(w, lambda x: [lax.pbroadcast(x, axes, 0)], operands, op)
+    return collective(w, lambda x: lax.pbroadcast(x, axes, 0), operands, op)
 
 
 @rule("collective_permute")
@@ -320,8 +313,8 @@ def collective_permute(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Valu
         here = [(s, t) for s, t in pairs if s in first and t in first]
         permutation = sorted((first.index(s), first.index(t)) for s, t in here)
         if pairs == {(g[s], g[t]) for g in groups.tolist() for s, t in permutation}:
-            return collective(w, lambda x: [lax.ppermute(x, axes, permutation)], operands, op)  # noqa: B023
-    raise ImportingError(f"{sorted(pairs)} is a permutation of no axes of the mesh")
+            return collective(w, lambda x: lax.ppermute(x, axes, permutation), operands, op)  # noqa: B023
+    raise ImportingError(f"{sorted(pairs)} is not a permutation along axes of the mesh")
 
 
 @rule("partition_id", "replica_id")
@@ -335,9 +328,12 @@ def partition_id(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     if w.raising.manual is not None and is_partition:
         manual = w.raising.manual
         if set(manual.axes) != set(manual.mesh.axis_names):
-            raise ImportingError("the number of a device is not known where axes are not manual")
+            raise ImportingError(
+                "the number of a device is not known unless all axes of the mesh are manual"
+            )
         names = manual.mesh.axis_names
-        return collective(w, lambda: [lax.axis_index(names).astype(np.uint32)], [], op)
+        with named_axes(manual.abstract):
+            return w.traced(lambda: lax.axis_index(names).astype(np.uint32), [], w.types(op))
     key = "mhlo.num_partitions" if is_partition else "mhlo.num_replicas"
     attributes = w.raising.module.operation.attributes
     if key in attributes and attributes[key].value > 1:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from jaxmlir._compat import core
 from jaxmlir.dialect import codec, locations
-from jaxmlir.dialect.ir import captured, functions, ir, is_private
+from jaxmlir.dialect.ir import captured_by, functions, ir, is_private
 from jaxmlir.dialect.types import aval_of, dtype_of, type_of
 from jaxmlir.errors import ImportingError, at_op
 
@@ -26,14 +26,14 @@ def raised_type(type_: ir.Type) -> ir.Type:
             type_ = ir.RankedTensorType.get(type_.shape, type_.element_type)
         if "quant.uniform" in str(type_.element_type):
             raise ImportingError(
-                f"{type_} is quantised, which JAX has no type for; expected numbers, as "
-                "stablehlo-opt --stablehlo-legalize-quant-to-math leaves them"
+                f"{type_} is quantised, and JAX has no such type; expected numbers, as "
+                "stablehlo-opt --stablehlo-legalize-quant-to-math makes them"
             )
         dtype_of(type_.element_type)
         return type_
     if str(type_) == "!stablehlo.token":
         return ir.Type.parse("!jaxpr.token")
-    raise ImportingError(f"{type_} is no type of the dialect; expected tensors and tokens")
+    raise ImportingError(f"expected the type of a tensor or token, got {type_}")
 
 
 def tensor(shape: Iterable[Any], element: ir.Type) -> ir.Type:
@@ -68,7 +68,7 @@ def sizes_of(type_: ir.Type) -> tuple[Any, ...]:
     if type_.has_static_shape:
         return tuple(type_.shape)
     if type_.encoding is None:
-        raise ImportingError(f"{type_} has sizes that are not known; {STATIC}")
+        raise ImportingError(f"the sizes of {type_} are not known; {STATIC}")
     return aval_of(type_).shape
 
 
@@ -139,21 +139,10 @@ def end_of(block: ir.Block) -> ir.Operation:
     try:
         return ir.InsertionPoint.at_block_terminator(block).ref_operation
     except ValueError:
-        error, owner = ImportingError("expected an op that ends the block"), block.owner.operation
+        error = ImportingError("expected a terminator at the end of the block")
+        owner = block.owner.operation
         place = locations.position(owner.location)
         raise at_op(ImportingError, error, owner.name, place) from None
-
-
-def captured_by(block: ir.Block) -> list[ir.Value]:
-    """The values that a block's ops, and the ops in their regions, use from around it."""
-    defined = set(block.arguments)
-    used: dict[ir.Value, None] = {}
-    for op in block.operations:
-        used.update(dict.fromkeys(op.operands))
-        if len(op.operation.regions):
-            used.update(dict.fromkeys(captured(op)))
-        defined.update(op.results)
-    return [value for value in used if value not in defined]
 
 
 class RegionCaptures(NamedTuple):
@@ -173,7 +162,7 @@ def outer_of(blocks: Sequence[ir.Block]) -> RegionCaptures:
     """What some blocks capture from around them, in their ops and in nested regions."""
     values: dict[ir.Value, None] = {}
     constants: dict[Any, None] = {}
-    for value in dict.fromkeys(v for block in blocks for v in captured_by(block)):
+    for value in captured_by(blocks):
         elements, tuples = _untupled(value)
         for element in elements:
             ops = _constant_ops(element)
@@ -205,7 +194,7 @@ def constants_around(block: ir.Block) -> RegionCaptures:
     """
     outer = outer_of([block])
     if outer.values:
-        raise ImportingError("its region uses values from around it; expected none")
+        raise ImportingError("expected a region that uses no values from outside")
     return outer
 
 

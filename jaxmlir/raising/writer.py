@@ -205,7 +205,7 @@ class ModuleRaiser:
         inner = list(block.arguments)[len(numbers) :]
         if len(inner) != len(taken):
             raise ImportingError(
-                f"function @{name} takes {len(inner)} arrays, and is said to take {len(taken)}"
+                f"function @{name}: expected {len(taken)} arrays as arguments, got {len(inner)}"
             )
         self.symbols[name] = symbol = self.importer.unique_name(name)
         place = old.location, ir.InsertionPoint(self.importer.module.body)
@@ -268,7 +268,7 @@ class ModuleRaiser:
         self._depth += 1
         try:
             if self._depth > MAX_NESTED:
-                raise ImportingError("functions that call one another are nested too deep")
+                raise ImportingError("functions call one another too deep")
             writer.write()
         finally:
             self._depth -= 1
@@ -457,7 +457,8 @@ class BodyWriter:
                 raise self.located(ImportingError(f"{type(e).__name__}: {e}"), name) from e
             self._broadcasts.note(op, name, operands, results)
             env.update(zip(op.results, results, strict=True))
-        raise self.located(ImportingError("expected an op that ends the block"), "func.func")
+        error = ImportingError("expected a terminator at the end of the block")
+        raise self.located(error, "func.func")
 
     def _results(self, op: Any, name: str, operands: list[ir.Value]) -> Values:
         """Writes an op as what it is found to be, and else by its rule; its results."""
@@ -519,7 +520,7 @@ class BodyWriter:
         self._depth += 1
         try:
             if self._depth > MAX_INLINED:
-                raise ImportingError("functions that call one another are nested too deep")
+                raise ImportingError("functions call one another too deep")
             self.env = env
             return self.ops(block)
         finally:
@@ -608,7 +609,7 @@ class BodyWriter:
         if flat is None:
             raise ImportingError(
                 f"its {what} are computed when the program runs; expected a constant"
-                + (f", or sizes of arguments: {STATIC}" if self.raising.symbolic else "")
+                + (f", or sizes of arguments; {STATIC}" if self.raising.symbolic else "")
             )
         return tuple(n if core.is_symbolic_dim(n) else int(n) for n in flat)
 
@@ -784,7 +785,7 @@ def _no_rule(name: str) -> str:
     reason = REFUSED.get(name)
     if reason is not None:
         return f"it cannot be raised: {reason}"
-    return "there is no op of the dialect for it; expected ops of StableHLO, CHLO and func"
+    return "the dialect has no op for it; expected ops of StableHLO, CHLO and func"
 
 
 REFUSED = {

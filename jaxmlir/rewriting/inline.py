@@ -28,7 +28,7 @@ class Inline(Pass):
     """Replace calls by the bodies of the functions called.
 
     Options:
-      max-ops: functions of at most so many ops are inlined wherever they are called.
+      max-ops: functions of at most so many ops are inlined into all callers.
       single-use: inline functions that are called once, whatever their size.
     """
 

@@ -118,8 +118,8 @@ def default_mesh(program: Module, values: Any) -> Iterator[None]:
             devices = [*on.devices.flat]
     if len(devices) < mesh.size:
         raise LoweringError(
-            f"@{program.name} is for {_described(mesh)}, and there are {len(devices)} here: choose "
-            "others by jax.set_mesh(mesh), or lower it for a platform"
+            f"@{program.name} is for {_described(mesh)}, but there are {len(devices)} here: choose "
+            "devices by jax.set_mesh(mesh), or lower it for a platform"
         )
     with jax.set_mesh(_on_devices(mesh, devices)):
         yield
@@ -222,7 +222,7 @@ def mesh_wanted(name: str) -> Iterator[None]:
         if "mesh" not in str(e).lower():
             raise
         raise LoweringError(
-            f"@{name} is of arrays that are sharded over a mesh, and no mesh of devices is set: "
+            f"@{name} uses arrays that are sharded over a mesh, but no mesh of devices is set: "
             "lower, compile and call it inside jax.set_mesh(mesh), or lower it for a platform "
             f"({type(e).__name__}: {' '.join(str(e).split())})"
         ) from e

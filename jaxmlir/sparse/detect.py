@@ -94,7 +94,7 @@ def _put_in_order(gradient: Any, active: Sequence[bool], argnums: Sequence[int])
 def _pattern(copy: Module, symbol: str, argnums: Sequence[int], *, symmetric: bool) -> Pattern:
     """The pattern of the Jacobian of ``@symbol``; changes the program."""
     if not argnums:
-        raise ArgumentError(f"the sparsity pattern of @{symbol}: the arguments hold no arrays")
+        raise ArgumentError(f"@{symbol} has no sparsity pattern: the arguments hold no arrays")
     with scope():
         function = copy.function(symbol)
         shapes = [tuple(aval_of(t).shape) for t in function.type.inputs]
@@ -143,7 +143,7 @@ def _written_out(
     except PatternTooDense as e:
         size = f"{sum(map(math.prod, out_shapes)):,} x {columns.inputs:,}"
         what = "Hessian" if options["symmetric"] else "Jacobian"
-        message = f"the {what} of @{symbol}, of {size} elements, is dense: {e}"
+        message = f"the {what} of @{symbol}, {size}, is too dense: {e}"
         raise PatternTooDense([Diagnostic("error", message, notes=options["reasons"])]) from None
     if options["symmetric"]:
         rows = rows.multiply(rows.T).tocsr()
@@ -161,7 +161,7 @@ class _PrintSparsity(Pass):
 
     Options:
       func: the function; by default the public one.
-      argnums: the flat arguments that it is differentiated in.
+      argnums: the flat arguments to differentiate with respect to.
     """
 
     pattern: ClassVar[Callable[..., Any]]
@@ -178,17 +178,17 @@ class _PrintSparsity(Pass):
 
 
 class PrintJacobianSparsity(_PrintSparsity):
-    """Print which elements of a function's Jacobian can be other than zero, on stderr."""
+    """Print which elements of a function's Jacobian can be nonzero, on stderr."""
 
     name: ClassVar[str] = "jaxpr-jacobian-sparsity"
     pattern: ClassVar = jacobian_sparsity
 
 
 class PrintHessianSparsity(_PrintSparsity):
-    """Print which elements of a function's Hessian can be other than zero, on stderr.
+    """Print which elements of a function's Hessian can be nonzero, on stderr.
 
     Options:
-      func: the function, of one scalar result; by default the public one.
+      func: the function, which has one scalar result; by default the public one.
     """
 
     name: ClassVar[str] = "jaxpr-hessian-sparsity"

@@ -170,7 +170,7 @@ def _substituted(rows: Rows, inputs: int, sets: Rows, most: int) -> Rows:
         total = int(np.diff(sets.indptr).astype(np.int64)[hubs.indices].sum())
         # This is an upper bound, since sets can overlap.
         if rows.nnz + total > most:
-            raise PatternTooDense(f"its pattern has some {rows.nnz + total:,} elements")
+            raise PatternTooDense(f"its pattern may have {rows.nnz + total:,} elements")
         rows = rows + hubs @ sets
     elif rows.shape[1] != inputs:
         rows = _rows(rows.indices, rows.indptr, inputs)

@@ -169,7 +169,7 @@ class SparsityPattern:
             EOFError,
             zipfile.BadZipFile,
         ) as e:
-            raise ArgumentError(f"{os.fspath(path)} is no sparsity pattern: {e}") from e
+            raise ArgumentError(f"{os.fspath(path)} is not a sparsity pattern: {e}") from e
         return pattern
 
     # -- pictures --

@@ -42,7 +42,7 @@ class SymbolicTracer(Tracer):
         """The remark on an op whose results depend on a number of inputs that grows with the sizes,
         while no operand does."""
         if _grows(out_rows) and not _grows([x.rows for x in operands]):
-            return "an element of its result depends on more inputs the larger the sizes are"
+            return "an element of its result depends on more inputs as the sizes grow"
         return ""
 
     def _independent(

@@ -359,7 +359,7 @@ def pairs_of(
     ranges = [[int(evaluate(end, sizes)) for end in ends] for ends in piece.ranges]
     lengths = [max(0, high - low) for low, high in ranges]
     if math.prod(lengths) > MOST:
-        raise PatternTooDense(f"its pattern has some {math.prod(lengths):,} elements")
+        raise PatternTooDense(f"its pattern may have {math.prod(lengths):,} elements")
     counts = zip(ranges, np.indices(lengths, sparse=True), strict=True)
     lines = [low + index for (low, _), index in counts]
 

@@ -82,7 +82,7 @@ class SymbolicPattern:
         if {*sizes} != {*self.variables} or any((integer(n) or -1) < 0 for n in sizes.values()):
             sizes_text = ", ".join(f"{name}={size!r}" for name, size in sizes.items())
             raise ArgumentError(
-                f"a pattern at given sizes: expected a number for each of "
+                f"a pattern at given sizes: expected a positive integer for each of "
                 f"{', '.join(self.variables)}, got {sizes_text or 'none'}"
             )
         for constraint in (
@@ -91,7 +91,7 @@ class SymbolicPattern:
             rest = evaluate(constraint.diff, sizes)
             if at_most(rest, -1) or (constraint.cmp.name == "EQ" and at_most(1, rest)):
                 raise ArgumentError(
-                    f"a pattern at given sizes: they are against the constraint "
+                    "a pattern at given sizes: they violate the constraint "
                     f"'{constraint.debug_str}' of the shapes that the program was traced for"
                 )
         in_shapes, out_shapes = (

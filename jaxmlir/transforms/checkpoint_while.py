@@ -59,7 +59,7 @@ def checkpoint_while(
     """
     if while_loops not in POLICIES:
         raise ArgumentError(
-            f"while_loops must be one of {', '.join(map(repr, POLICIES))}, got {while_loops!r}"
+            f"while_loops: expected one of {', '.join(map(repr, POLICIES))}, got {while_loops!r}"
         )
     if while_loops == "error":
         if checkpoints is not None:
@@ -68,8 +68,8 @@ def checkpoint_while(
     num_states = integer(checkpoints)
     if num_states is None or num_states < 1:
         raise ArgumentError(
-            "while_loops='checkpointed' needs checkpoints=N, the number of states of a loop that "
-            f"are kept, at least 1; got {checkpoints!r}"
+            "while_loops='checkpointed' needs checkpoints=N, how many states of a loop to keep, at "
+            f"least 1; got {checkpoints!r}"
         )
     with scope():
         functions = program.functions

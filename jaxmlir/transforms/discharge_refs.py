@@ -157,7 +157,7 @@ def _first_value(rules: Rules, op: Any, name: str, args: list[ir.Value]) -> ir.V
     """The initial value of a new reference."""
     special = [key for key, _ in op.attributes.items() if key not in _PLAIN]
     if special:
-        raise _error(op, name, f"it asks for {', '.join(special)}")
+        raise _error(op, name, f"unsupported attributes: {', '.join(special)}")
     if name == "jaxpr.new_ref":
         return args[0]
     aval = aval_of(op.result.type).inner_aval
@@ -193,7 +193,7 @@ def _apply(
             return outs
     _check_rules(rules, op, name)
     if repeats:
-        raise _error(op, name, "it takes a reference twice")
+        raise _error(op, name, "the same reference is passed to it twice")
     return rules.discharge(op, op_signature.of_op(op, name, op.operands)).inline(args)
 
 
@@ -213,11 +213,12 @@ def _has_no_other_effects(op: Any) -> bool:
 def _check_rules(rules: Rules, op: Any, name: str) -> None:
     """Refuses an op for which JAX's rule would lose custom derivative rules."""
     for symbol, _ in rules.custom_ops_within(op):
-        raise _error(op, name, f"@{symbol} has an op with custom derivative rules")
+        message = f"@{symbol} contains an op with custom derivative rules, which would be lost"
+        raise _error(op, name, message)
 
 
 def _error(op: Any, name: str, reason: str) -> TransformError:
-    message = f"'{name}' op cannot be applied to the values of references: {reason}"
+    message = f"'{name}' op: its references cannot be replaced by their values: {reason}"
     return locations.error_at(TransformError, op.location, message)
 
 

@@ -97,7 +97,7 @@ def check_linear(rules: Rules, symbol: str, linear: set[ir.Value]) -> None:
             function = rules.program.function(symbol)
             raise _error(
                 function.location,
-                f"result {i} of @{symbol} does not depend on the cotangent and is not zero",
+                f"result {i} of @{symbol} does not depend on the cotangents and is not zero",
             )
 
 
@@ -184,12 +184,12 @@ def _fills(op: Any) -> bool:
 def _not_linear(op: Any, name: str, symbol: str) -> TransformError:
     return _error(
         op.location,
-        f"'{name}' op in @{symbol} is not linear in the cotangent as far as can be told",
+        f"'{name}' op in @{symbol} is not known to be linear in the cotangents",
     )
 
 
 def _error(location: ir.Location, message: str) -> TransformError:
-    message += ", so the rule has no transpose that would push tangents forward"
+    message += ", so the backward rule cannot be transposed for forward mode"
     return locations.error_at(TransformError, location, message)
 
 

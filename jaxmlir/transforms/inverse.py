@@ -33,11 +33,12 @@ class Inverse(Pass):
 
     Options:
       func: the function to invert; by default the public one.
-      argnums: the flat arguments to find; by default all that are not known.
-      known: the flat arguments that are given; by default all that are not to be found.
-      log-det: also give log|det| of the derivative of the arguments found by the results, last.
-      newton: solve for an unknown that occurs more than once numerically, taking the equation to be
-        strictly monotone in it.
+      argnums: the flat arguments to find; by default all that are not in ``known``.
+      known: the flat arguments that are given; by default all that are not in ``argnums``.
+      log-det: also return, last, log|det| of the Jacobian of the unknown arguments with respect to
+        the results.
+      newton: solve numerically for an unknown that occurs more than once, assuming that the
+        equation is strictly monotone in it.
     """
 
     name: ClassVar[str] = "jaxpr-inverse"
@@ -55,7 +56,7 @@ class Inverse(Pass):
         if both:
             raise at_function(
                 program.function(symbol),
-                f"argument {both[0]} of @{symbol} is to be found, and is given",
+                f"argument {both[0]} of @{symbol} is both in argnums and in known",
             )
         if not known and argnums:
             known = tuple(i for i in range(count) if i not in argnums)
@@ -119,10 +120,10 @@ def _hint(by_newton: Callable[[], object | None]) -> Iterator[None]:
     try:
         yield
     except TransformError as e:
-        hint = "jaxmlir.custom_inverse gives a function around it an inverse of its own"
+        hint = "jaxmlir.custom_inverse gives a function that contains the op its own inverse"
         with contextlib.suppress(JaxmlirError):
             if by_newton() is not None:
-                hint += "; newton=True solves for an unknown that occurs more than once numerically"
+                hint += "; newton=True solves numerically for an unknown that occurs more than once"
         first, *rest = e.diagnostics
         first = first._replace(notes=(*first.notes, Diagnostic("note", hint)))
         raise TransformError([first, *rest]).with_traceback(e.__traceback__) from e.__cause__
@@ -194,7 +195,7 @@ def _log_det_dtype(function: func.FuncOp, operands: Any, results: Any) -> np.dty
         raise at_function(
             function,
             f"@{function.name.value} has no log-determinant: its Jacobian is not square, as its "
-            f"results hold {numbers(outs)} real numbers and its unknown arguments {numbers(ins)}",
+            f"results hold {numbers(outs)} real numbers, but its unknown arguments {numbers(ins)}",
         )
     dtypes = [jnp.finfo(a.dtype).dtype for a in outs]
     return jnp.result_type(*dtypes) if dtypes else np.dtype(np.float32)

@@ -30,7 +30,7 @@ class DerivativePass(Pass):
 
     Options:
       func: the function to differentiate; by default the public one.
-      argnums: the flat arguments to differentiate in; by default all that have tangents.
+      argnums: the flat arguments to differentiate with respect to; by default all with tangents.
     """
 
     func: str = ""

@@ -515,22 +515,22 @@ _OF_ANY_SHAPE = frozenset({"jvp", "linearize", "transpose"})
 _VERBS = {
     "jvp": "differentiated",
     "linearize": "differentiated in reverse mode",
-    "partial_eval": "split into what is known and what is not",
+    "partial_eval": "partially evaluated",
     "transpose": "transposed",
     "batch": "batched",
-    "discharge": "applied to the values of references",
+    "discharge": "rewritten to take values instead of references",
 }
 
 
 _KEEP_STATES = (
-    " Or keep some of the loop's states: while_loops='checkpointed', checkpoints=N (of a pass: "
-    "while=checkpointed checkpoints=N)."
+    " Or keep some of the loop's states: while_loops='checkpointed', checkpoints=N (options of a "
+    "pass: while=checkpointed checkpoints=N)."
 )
 _AT_SIZES = (
-    "; its shapes are symbolic, which JAX's rule may not take: expected a program for given ones, "
+    "; its shapes are symbolic, which JAX's rule may not support: make the program static first, "
     "program.specialize(*args)"
 )
-_KEEP_NONE = " Nor may states be kept (while_loops='checkpointed'): its side effects would repeat."
+_KEEP_NONE = " while_loops='checkpointed' does not help: it would repeat the loop's side effects."
 
 
 def _hint(kind: str, op: Any, name: str) -> str:

@@ -276,9 +276,8 @@ class Cotangents:
         if not isinstance(owner, ir.Block):
             what, location = f"'{owner.operation.name}' op", owner.location
         message = (
-            f"{what} cannot be transposed: its cotangent is {given}, expected {expected}: the "
-            "backward rule of a custom_vjp function that uses it gives another type than that of "
-            "its argument"
+            f"{what} cannot be transposed: expected a cotangent of type {expected}, got {given} "
+            "from the backward rule of a custom_vjp function"
         )
         raise locations.error_at(TransformError, location, message)
 

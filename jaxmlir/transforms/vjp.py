@@ -51,7 +51,7 @@ class Grad(ReversePass):
     """Add ``@f.grad``: (*arguments) -> (*gradients), the derivative of a scalar result.
 
     Options:
-      argnums: the flat arguments to differentiate in; by default the first.
+      argnums: the flat arguments to differentiate with respect to; by default the first.
       has-aux: the function returns auxiliary results after the scalar; they follow the gradients.
       value: return the value first.
     """
@@ -118,14 +118,14 @@ def grad(
     if not results or (len(results) > 1 and not has_aux):
         raise at_function(
             function,
-            f"the gradient of @{symbol} is that of one scalar result; it has {len(results)}"
-            + ("" if has_aux else " (has-aux keeps results after the first)"),
+            f"the gradient of @{symbol}: expected one scalar result, got {len(results)} results"
+            + ("" if has_aux else " (has-aux allows others after the scalar)"),
         )
     tangible = has_tangent(returned(function)[0])
     if not tangible or results[0].shape:
         raise at_function(
             function,
-            f"the gradient of @{symbol} is that of a scalar; its result is {results[0]}"
+            f"the gradient of @{symbol}: expected a scalar result, got {results[0]}"
             + ("" if tangible else ", which has no tangents"),
         )
     activity = activity_of(rules, symbol, active, "linearize")

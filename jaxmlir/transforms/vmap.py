@@ -75,7 +75,7 @@ def _axes(option: str, axes: tuple[int, ...], avals: Sequence[Any]) -> Dims:
         rank = len(getattr(aval, "shape", ()))
         if not -1 <= axis <= rank:
             raise TransformError(
-                f"{option}: expected -1 to {rank} for number {i}, which is "
+                f"{option}: expected -1 to {rank} for value {i}, which is "
                 f"{aval.str_short(short_dtypes=True)} without the batch, got {axis}"
             )
     return tuple(None if axis == -1 else axis for axis in axes)

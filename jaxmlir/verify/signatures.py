@@ -59,14 +59,14 @@ def _unmet_by_items(
         yield f"a tuple, each item {kind}", attr
         return
     rank = getattr(op.operands[0].type, "rank", 0) if len(op.operands) else 0
-    expected, by = {
-        "operands": (len(op.operands), "its operands"),
-        "results": (len(op.results), "its results"),
-        "dimensions": (rank, "the rank"),
-        "spatial dimensions": (max(rank - 2, 0), "the rank"),
+    expected = {
+        "operands": len(op.operands),
+        "results": len(op.results),
+        "dimensions": rank,
+        "spatial dimensions": max(rank - 2, 0),
     }[each]
     if len(attr) != expected:
-        yield f"{count(expected, 'item')}, by {by}", attr
+        yield f"{count(expected, 'item')}, one for each {each.removesuffix('s')}", attr
     elif isinstance(attr, ir.ArrayAttr):
         for i, item in enumerate(attr):
             if requirement := _unmet(op, item, kind):
@@ -341,11 +341,12 @@ def _out_of_range(why: str, *bounds: tuple[str, int, int, int]) -> str:
     """The error of the first attribute that is out of its bounds; empty if none is.
 
     Args:
+      why: what the bounds follow from, in the message.
       bounds: for each attribute its name, its value, and the least and the largest one.
     """
     for name, value, least, most in bounds:
         if not least <= value <= most:
-            expected = f"{least} to {max(least, most)}, {why}"
+            expected = f"{least} to {max(least, most)} {why}"
             return f" attribute '{name}': expected {expected}, got {value}"
     return ""
 
@@ -355,7 +356,7 @@ def _while(op: _CheckedOp) -> Iterator[str]:
     n_cond, n_body = op.get("cond_nconsts", 0), op.get("body_nconsts", 0)
     operands = len(op.operands)
     wrong = _out_of_range(
-        "by its operands",
+        f"for {count(operands, 'operand')}",
         ("cond_nconsts", n_cond, 0, operands),
         ("body_nconsts", n_body, 0, operands - n_cond),
     )
@@ -379,7 +380,7 @@ def _scan(op: _CheckedOp) -> Iterator[str]:
     n_consts, n_carry, length = (op.get(k, 0) for k in ("num_consts", "num_carry", "length"))
     operands, results = len(op.operands), len(op.results)
     wrong = _out_of_range(
-        "by its values",
+        f"for {count(operands, 'operand')} and {count(results, 'result')}",
         ("num_consts", n_consts, 0, operands),
         ("num_carry", n_carry, 0, min(operands - n_consts, results)),
     )
@@ -400,7 +401,7 @@ def _cond(op: _CheckedOp) -> Iterator[str]:
     """Checks the index: JAX's type check only compares the branches."""
     index = op.operands[0]
     if index.shape or index.dtype not in (np.dtype(np.int32), np.dtype(bool)):
-        yield f" operand #0: expected an i32, the number of a branch, got {type_of(index)}"
+        yield f" operand #0: expected an i32, the index of a branch, got {type_of(index)}"
 
 
 def _truth_errors(cond: _NamedFunction, carry: Sequence[Any]) -> Iterator[str]:
@@ -414,7 +415,7 @@ def _truth_errors(cond: _NamedFunction, carry: Sequence[Any]) -> Iterator[str]:
     if truth.dtype != np.dtype(bool):
         expected = "i1"
     elif shape and any(aval.shape[: len(shape)] != shape for aval in carry):
-        expected = "a scalar, or the first dimensions of all carried values,"
+        expected = "a scalar, or the leading dimensions of all carried values,"
     else:
         return
     got = f"@{cond.symbol}, which gives {type_of(truth)}"
@@ -614,7 +615,7 @@ def _remat_opt(op: _CheckedOp) -> Iterator[str]:
 
 def _sort(op: _CheckedOp) -> Iterator[str]:
     num_keys = ("num_keys", op.get("num_keys", 1), 1, len(op.operands))
-    yield from filter(None, [_out_of_range("of so many operands", num_keys)])
+    yield from filter(None, [_out_of_range(f"for {count(len(op.operands), 'operand')}", num_keys)])
 
 
 def _product(op: _CheckedOp) -> Iterator[str]:
@@ -632,8 +633,8 @@ def _remat(op: _CheckedOp) -> Iterator[str]:
     prevent_cse = op.get("prevent_cse", True)
     if isinstance(prevent_cse, tuple) and len(prevent_cse) != len(op.operands):
         yield (
-            f" attribute 'prevent_cse': expected {count(len(op.operands), 'item')}, by its "
-            f"operands, got {len(prevent_cse)}"
+            f" attribute 'prevent_cse': expected {count(len(op.operands), 'item')}, one for each "
+            f"operand, got {len(prevent_cse)}"
         )
 
 
@@ -645,12 +646,12 @@ def _composite(op: _CheckedOp) -> Iterator[str]:
     yield from _call("call_jaxpr")(op)
     name = op.get("name", "")
     if not _NAMESPACED.fullmatch(name):
-        yield f" attribute 'name': expected a name in a namespace, as 'mine.op', got {name!r}"
+        yield f" attribute 'name': expected a name in a namespace, such as 'mine.op', got {name!r}"
 
 
 def _stack(op: _CheckedOp) -> Iterator[str]:
     axis = ("axis", op.get("axis", 0), 0, len(op.operands[0].shape))
-    yield from filter(None, [_out_of_range("of a new dimension", axis)])
+    yield from filter(None, [_out_of_range("for a new dimension", axis)])
 
 
 def _pallas_call(op: _CheckedOp) -> Iterator[str]:

@@ -152,7 +152,8 @@ class Verifier:
             for error in _tree_errors(op):
                 self.report(op, error)
         elif type(op) is ir.OpView and not is_foreign(op.name):
-            self.report(op, f"'{op.name}' op: expected in the body of a func.func, got a module's")
+            error = f"'{op.name}' op: expected in the body of a func.func, got the body of a module"
+            self.report(op, error)
 
     def check_body(self, function: func.FuncOp) -> None:
         """Reports a body that is not a list of ops and a return, and then stops all checks."""
@@ -189,6 +190,11 @@ class Verifier:
         for op in itertools.chain.from_iterable(block.operations for block in function.body):
             # Ops of registered dialects have classes of their own; MLIR has checked them.
             if type(op) is not ir.OpView or is_foreign(name := op.name):
+                continue
+            if num_regions := len(op.regions):
+                # A signature does not describe them.
+                got = f"{num_regions}; functions are referred to by symbol"
+                self.report(op, f"'{name}' op: expected no regions, got {got}")
                 continue
             key = op_signature.of_op(op, name, op.operands)
             if key in valid:
@@ -413,7 +419,7 @@ def evaluate(
     results = [getattr(aval, "aval", aval) for aval in outs]
     for aval in results:
         if not isinstance(aval, core.AbstractValue):
-            raise TypeError(f"it gives {aval!r}, which is no abstract value")
+            raise TypeError(f"its abstract evaluation gives {aval!r}, not an abstract value")
     return primitive, results, inferred
 
 
@@ -458,8 +464,6 @@ def _read(
 
 def _structure_errors(op: Any, name: str) -> Iterator[str]:
     """The errors of an op by its record; a primitive without a record is not checked."""
-    if len(op.regions):
-        yield f": expected no regions, got {len(op.regions)}; functions are referred to by symbol"
     record = ops.record_of(name)
     if record is not None and "jaxpr.primitive" not in op.attributes:
         yield from _count_errors(op, record)
@@ -544,7 +548,7 @@ def _constant_errors(program: Module, op: Any) -> Iterator[str]:
         if keys == ["name"]:
             have = _stored_aval(program, ir.StringAttr(attr).value)
             if have is not None and _payload_type(have) != _payload_type(aval):
-                yield f" result #0: expected {_type_text(have)} by its value, got {want}"
+                yield f" result #0: expected {_type_text(have)}, the type of its value, got {want}"
         elif isinstance(attr, ir.DictAttr):
             codec.decode(attr)
         elif not isinstance(attr, ir.DenseElementsAttr):

@@ -10,7 +10,7 @@
 // CHECK:         %[[CT:.*]] = "jaxpr.jit"(%arg1, %arg0, %[[ONE]]) {{.*}}@scaled_bwd
 // CHECK:         return %[[CT]]
 // EXEC: result: f32[] = 1.92034{{[0-9]*}}
-// ERROR: closed-over.mlir:[[# @LINE + 2]]:8: error: 'jaxpr.custom_vjp_call_jaxpr' op: the custom derivative rule @scaled_fwd fails if told that argument 0 of the function has a tangent
+// ERROR: closed-over.mlir:[[# @LINE + 2]]:8: error: 'jaxpr.custom_vjp_call_jaxpr' op: the custom derivative rule @scaled_fwd cannot take a tangent of argument 0 of the function
 func.func public @loss(%x: tensor<f32>, %y: tensor<f32>) -> tensor<f32> {
   %0 = "jaxpr.custom_vjp_call_jaxpr"(%x, %y) {call_jaxpr = @scaled, fwd_jaxpr = @scaled_fwd, bwd_jaxpr = @scaled_bwd} : (tensor<f32>, tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>

@@ -12,7 +12,7 @@ func.func @permutation(%x: tensor<2x3xf32>) -> tensor<3x2xf32> {
 // -----
 
 func.func @sort_keys(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error@+1 {{'jaxpr.sort' op attribute 'num_keys': expected 1 to 1, of so many operands, got 2}}
+  // expected-error@+1 {{'jaxpr.sort' op attribute 'num_keys': expected 1 to 1 for 1 operand, got 2}}
   %0 = "jaxpr.sort"(%x) {dimension = 0 : i64, is_stable = true, num_keys = 2 : i64} : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
@@ -32,7 +32,7 @@ func.func private @identity(%x: tensor<f32>) -> tensor<f32> {
   return %x : tensor<f32>
 }
 func.func @index_of_a_branch(%i: tensor<2xi32>, %x: tensor<f32>) -> tensor<f32> {
-  // expected-error@+1 {{'jaxpr.cond' op operand #0: expected an i32, the number of a branch, got tensor<2xi32>}}
+  // expected-error@+1 {{'jaxpr.cond' op operand #0: expected an i32, the index of a branch, got tensor<2xi32>}}
   %0 = "jaxpr.cond"(%i, %x) {branches = [@identity, @identity]} : (tensor<2xi32>, tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>
 }
@@ -74,7 +74,7 @@ func.func private @step(%x: tensor<f32>) -> tensor<f32> {
   return %x : tensor<f32>
 }
 func.func @carry_of_a_loop(%x: tensor<f32>) -> tensor<f32> {
-  // expected-error@+1 {{'jaxpr.scan' op attribute 'num_carry': expected 0 to 1, by its values, got 7}}
+  // expected-error@+1 {{'jaxpr.scan' op attribute 'num_carry': expected 0 to 1 for 1 operand and 1 result, got 7}}
   %0 = "jaxpr.scan"(%x) {jaxpr = @step, length = 3 : i64, num_carry = 7 : i64} : (tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>
 }
@@ -113,7 +113,7 @@ func.func private @called(%x: tensor<f32>) -> tensor<f32> {
   return %x : tensor<f32>
 }
 func.func @one_flag_for_each(%x: tensor<f32>) -> tensor<f32> {
-  // expected-error@+1 {{'jaxpr.jit' op attribute 'donated_invars': expected 1 item, by its operands, got array<i1: true, false>}}
+  // expected-error@+1 {{'jaxpr.jit' op attribute 'donated_invars': expected 1 item, one for each operand, got array<i1: true, false>}}
   %0 = "jaxpr.jit"(%x) {donated_invars = array<i1: true, false>, jaxpr = @called, name = "called"} : (tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>
 }

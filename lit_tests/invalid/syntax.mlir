@@ -26,7 +26,7 @@ func.func @returned(%x: tensor<4xf32>) -> tensor<3xf32> {
 
 // -----
 
-// expected-error@+1 {{'jaxpr.sin' op: expected in the body of a func.func, got a module's}}
+// expected-error@+1 {{'jaxpr.sin' op: expected in the body of a func.func, got the body of a module}}
 "jaxpr.sin"() : () -> ()
 
 // -----

@@ -42,9 +42,9 @@ func.func @refused_parameters(%x: tensor<2x3xf32>) -> tensor<3xf32> {
 
 // -----
 
-// expected-error@+1 {{'func.func' op argument #0: i7 is the element type of no dtype of JAX}}
+// expected-error@+1 {{'func.func' op argument #0: i7 is not the element type of a dtype of JAX}}
 func.func @not_a_type_of_jax(%x: tensor<4xi7>) -> tensor<4xi7> {
-  // expected-error@+1 {{'jaxpr.neg' op: i7 is the element type of no dtype of JAX}}
+  // expected-error@+1 {{'jaxpr.neg' op: i7 is not the element type of a dtype of JAX}}
   %0 = "jaxpr.neg"(%x) : (tensor<4xi7>) -> tensor<4xi7>
   return %0 : tensor<4xi7>
 }
@@ -77,7 +77,7 @@ module attributes {jaxpr.version = "0.1"} {
 
 // -----
 
-// expected-error@+1 {{'func.func' op argument #0: tensor<f32, {weak}>: the encoding's keys are 'weak_type', 'shape', 'constraints', 'mesh', 'spec', 'manual', 'memory_space', 'layout', got 'weak'}}
+// expected-error@+1 {{'func.func' op argument #0: tensor<f32, {weak}>: expected an encoding with keys among 'weak_type', 'shape', 'constraints', 'mesh', 'spec', 'manual', 'memory_space', 'layout', got 'weak'}}
 func.func @misspelt_encoding(%x: tensor<f32, {weak}>, %y: tensor<f32>) -> tensor<f32> {
   %0 = "jaxpr.sin"(%y) : (tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>
@@ -85,7 +85,7 @@ func.func @misspelt_encoding(%x: tensor<f32, {weak}>, %y: tensor<f32>) -> tensor
 
 // -----
 
-// expected-error@+1 {{'func.func' op argument #0: tensor<?xf32, {shape = "b, c"}>: the shape "b, c" is not one of that tensor's}}
+// expected-error@+1 {{'func.func' op argument #0: tensor<?xf32, {shape = "b, c"}>: the shape "b, c" does not match the tensor}}
 func.func @rank_of_the_shape(%x: tensor<?xf32, {shape = "b, c"}>, %y: tensor<f32>) -> tensor<f32> {
   %0 = "jaxpr.sin"(%y) : (tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>
@@ -93,7 +93,7 @@ func.func @rank_of_the_shape(%x: tensor<?xf32, {shape = "b, c"}>, %y: tensor<f32
 
 // -----
 
-// expected-error@+1 {{'func.func' op argument #0: tensor<?x4xf32, {shape = "b, 5"}>: the shape "b, 5" is not one of that tensor's}}
+// expected-error@+1 {{'func.func' op argument #0: tensor<?x4xf32, {shape = "b, 5"}>: the shape "b, 5" does not match the tensor}}
 func.func @size_in_the_shape(%x: tensor<?x4xf32, {shape = "b, 5"}>, %y: tensor<f32>) -> tensor<f32> {
   %0 = "jaxpr.sin"(%y) : (tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>
@@ -109,7 +109,7 @@ func.func @syntax_of_the_shape(%x: tensor<?xf32, {shape = "b +* c"}>, %y: tensor
 
 // -----
 
-// expected-error@+1 {{'func.func' op argument #0: tensor<?xf32, {shape = 3 : i64}>: shape and constraints are strings}}
+// expected-error@+1 {{'func.func' op argument #0: tensor<?xf32, {shape = 3 : i64}>: expected strings as shape and constraints}}
 func.func @no_text_of_a_shape(%x: tensor<?xf32, {shape = 3 : i64}>, %y: tensor<f32>) -> tensor<f32> {
   %0 = "jaxpr.sin"(%y) : (tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>

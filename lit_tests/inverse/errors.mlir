@@ -41,7 +41,7 @@ func.func public @in_a_loop(%x: tensor<f32>) -> tensor<f32> {
   return %0 : tensor<f32>
 }
 func.func private @body(%x: tensor<f32>) -> tensor<f32> {
-  // expected-note@+1 {{'jaxpr.abs' op cannot be inverted: x and -x have one absolute value}}
+  // expected-note@+1 {{'jaxpr.abs' op cannot be inverted: x and -x have the same absolute value}}
   %0 = "jaxpr.abs"(%x) : (tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>
 }

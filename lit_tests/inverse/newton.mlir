@@ -13,7 +13,7 @@
 // EXEC: result: f32[2] = [1.0, -1.0]
 
 // ERROR: error: 'jaxpr.add' op cannot be inverted: its operands 0 and 1 are unknown
-// ERROR: note: jaxmlir.custom_inverse gives a function around it an inverse of its own; newton=True
+// ERROR: note: jaxmlir.custom_inverse gives a function that contains the op its own inverse; newton=True
 func.func public @f(%x: tensor<2xf32>) -> tensor<2xf32> {
   %c = "jaxpr.constant"() {value = dense<[2.0, 1.0]> : tensor<2xf32>} : () -> tensor<2xf32>
   %0 = "jaxpr.integer_pow"(%x) {y = 3 : i64} : (tensor<2xf32>) -> tensor<2xf32>

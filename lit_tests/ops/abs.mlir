@@ -1,4 +1,4 @@
-// abs: Absolute value, |x|; of a complex number its modulus.
+// abs: Absolute value, |x|; for a complex number, its modulus.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

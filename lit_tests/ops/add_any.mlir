@@ -1,4 +1,4 @@
-// add_any: Sum of two cotangents, x + y: what transposition accumulates with.
+// add_any: Sum of two cotangents, x + y; transposition accumulates cotangents by it.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

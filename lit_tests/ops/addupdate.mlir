@@ -1,4 +1,4 @@
-// addupdate: Adds to ref[indices], of operands (ref, value, *indices).
+// addupdate: Adds to ref[indices]; operands (ref, value, *indices).
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

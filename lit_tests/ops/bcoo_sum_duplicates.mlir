@@ -1,4 +1,4 @@
-// bcoo_sum_duplicates: The same BCOO array, elements at one index summed.
+// bcoo_sum_duplicates: The same BCOO array, with elements at equal indices summed.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,5 +1,5 @@
-// bitcast_convert_type: The same bits as another dtype; widths that differ add or drop a last
-// dimension.
+// bitcast_convert_type: Reads the bits as another dtype; if the widths differ, a last dimension is
+// added or dropped.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,5 +1,5 @@
-// checkpointed_while: As while; with record, buffers of the states that were kept follow the carry,
-// and where they are: (*condition consts, *body consts, *carry) -> (*carry, *buffers, rows,
+// checkpointed_while: As while; with `record`, buffers of the kept states and their positions
+// follow the carry: (*condition consts, *body consts, *carry) -> (*carry, *buffers, rows,
 // positions, steps).
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s

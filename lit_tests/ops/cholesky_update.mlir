@@ -1,4 +1,4 @@
-// cholesky_update: Upper triangular factor of R^T R + w w^T, of operands (R, w).
+// cholesky_update: Upper triangular factor of R^T R + w w^T; operands (R, w).
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,4 +1,4 @@
-// clamp: x limited to an interval, min(max(x, lo), hi), of operands (lo, x, hi).
+// clamp: x limited to an interval, min(max(x, lo), hi); operands (lo, x, hi).
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,4 +1,4 @@
-// cond: Calls one of several functions: branches[i], for operands (i, *args).
+// cond: Calls one of several functions, branches[i]; operands (i, *args).
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

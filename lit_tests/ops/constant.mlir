@@ -1,5 +1,4 @@
-// constant: An array known when the program was written: `value`, or under `name` in the side table
-// of large constants.
+// constant: A constant array: `value`, or the entry `name` in the side table of large constants.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

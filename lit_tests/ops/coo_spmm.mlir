@@ -2,7 +2,7 @@
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 
-// JAX lowers it for GPU alone.
+// JAX lowers it for GPUs only.
 
 // CHECK: "jaxpr.coo_spmm"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {shape = array<i64: 2, 3>} : (tensor<3xf32>, tensor<3xi32>, tensor<3xi32>, tensor<3x1xf32>) -> tensor<2x1xf32>
 func.func public @coo_spmm(%arg0: tensor<3xf32>, %arg1: tensor<3xi32>, %arg2: tensor<3xi32>, %arg3: tensor<3x1xf32>) -> tensor<2x1xf32> {

@@ -1,5 +1,6 @@
-// custom_inverse_call: Calls a function that has its own inverses: the k-th gives the operands
-// operands[k] from the results and the other operands, and log|det| of its derivative by them.
+// custom_inverse_call: Calls a function that has its own inverses: the k-th computes the operands
+// operands[k] from the results and the other operands, and log|det| of the function's derivative
+// with respect to them.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

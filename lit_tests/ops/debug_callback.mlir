@@ -3,7 +3,7 @@
 // RUN: jaxmlir-opt --verify=none %s | FileCheck %s
 // RUN: not jaxmlir-opt --jaxpr-verify %s 2>&1 | FileCheck %s --check-prefix=OTHER
 
-// It holds a Python object, which text cannot: such an op runs in its own process alone.
+// It holds a Python object, which text cannot: such an op runs only in its own process.
 
 // CHECK: "jaxpr.debug_callback"(%{{.*}}) {callback = {handle = "h0"}, effect = {DebugEffect = none}, jaxpr.effects = [{DebugEffect = none}]} : (tensor<2xf32>) -> ()
 // OTHER: stands for a Python object of another process

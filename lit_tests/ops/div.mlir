@@ -1,4 +1,4 @@
-// div: Elementwise quotient, x / y; of integers rounded towards zero.
+// div: Elementwise quotient, x / y; for integers, rounded towards zero.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

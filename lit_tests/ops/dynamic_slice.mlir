@@ -1,4 +1,4 @@
-// dynamic_slice: Part of static sizes at run-time indices, clamped into bounds; operands (x,
+// dynamic_slice: Slice of static sizes at run-time indices, clamped into bounds; operands (x,
 // *indices).
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s

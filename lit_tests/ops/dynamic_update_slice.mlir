@@ -1,4 +1,4 @@
-// dynamic_update_slice: x with a part overwritten at run-time indices; operands (x, update,
+// dynamic_update_slice: x with a slice overwritten at run-time indices; operands (x, update,
 // *indices).
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s

@@ -1,4 +1,4 @@
-// freeze: The value of a reference, which ends here.
+// freeze: Ends a reference and returns its value.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,5 +1,5 @@
-// gather: Slices of the first operand at the indices in the second; the mode rules indices out of
-// bounds.
+// gather: Slices of the first operand at the indices in the second; the mode says what happens to
+// indices out of bounds.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

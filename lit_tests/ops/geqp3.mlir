@@ -1,4 +1,4 @@
-// geqp3: geqrf with column pivoting, of operands (a, initial pivots).
+// geqp3: geqrf with column pivoting; operands (a, initial pivots).
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,4 +1,4 @@
-// get: Reads ref[indices], of operands (ref, *indices).
+// get: Reads ref[indices]; operands (ref, *indices).
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,4 +1,4 @@
-// householder_product: The orthogonal matrix of packed reflectors, of operands (a, tau).
+// householder_product: The orthogonal matrix of packed reflectors; operands (a, tau).
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

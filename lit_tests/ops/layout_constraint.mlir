@@ -1,4 +1,4 @@
-// layout_constraint: The operand, in a layout of memory as told.
+// layout_constraint: The operand, constrained to a memory layout.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,4 +1,4 @@
-// lu_pivots_to_permutation: The permutation that a sequence of row exchanges makes.
+// lu_pivots_to_permutation: The permutation that a sequence of row exchanges amounts to.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

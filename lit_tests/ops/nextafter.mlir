@@ -1,4 +1,4 @@
-// nextafter: The float next after x in the direction of y.
+// nextafter: The next float after x in the direction of y.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,4 +1,4 @@
-// not: Bitwise complement, ~x; of booleans the negation.
+// not: Bitwise complement, ~x; for booleans, the negation.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

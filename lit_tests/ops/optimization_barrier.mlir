@@ -1,4 +1,4 @@
-// optimization_barrier: The operands; no optimisation moves anything across.
+// optimization_barrier: The operands; no optimization moves an op across it.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,4 +1,4 @@
-// ormqr: c multiplied by the orthogonal matrix of packed reflectors, of operands (a, tau, c).
+// ormqr: c multiplied by the orthogonal matrix of packed reflectors; operands (a, tau, c).
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,5 +1,5 @@
-// pad: Surrounds and interleaves the operand with the second operand, a scalar: (low, high,
-// interior) for each dimension.
+// pad: Pads the operand with the second operand, a scalar, by (low, high, interior) in each
+// dimension.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -2,7 +2,7 @@
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 
-// JAX lowers it for GPU alone.
+// JAX lowers it for GPUs only.
 
 // CHECK: "jaxpr.pbroadcast"(%{{.*}}) {axis_name = "i", jaxpr.ctx = {cur_abstract_mesh = #mesh1}, source = 1 : i64} : (tensor<2xf32, {mesh = #mesh1, spec = {PartitionSpec = [none]}}>) -> tensor<2xf32, {mesh = #mesh1, spec = {PartitionSpec = [none]}}>
 #mesh = {Mesh = {axis_names = ["i"], axis_types = [{AxisType = "Auto"}], devices = [{Device = "cpu:0"}, {Device = "cpu:1"}], shape = array<i64: 2>}}

@@ -1,5 +1,5 @@
-// platform_index: Which group of platforms the program is compiled for, a scalar integer: the index
-// that a `cond` over implementations takes.
+// platform_index: The index of the group of platforms that the program is compiled for, a scalar
+// integer; a `cond` over implementations takes it.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,4 +1,4 @@
-// polynomial: Polynomial in the first operand, a0 + x (a1 + x (a2 + ...)), of operands (x, a0, a1,
+// polynomial: Polynomial in the first operand, a0 + x (a1 + x (a2 + ...)); operands (x, a0, a1,
 // ...).
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s

@@ -1,4 +1,4 @@
-// random_gamma: Gamma samples of shape parameter a, of operands (key, a); their logarithms in log
+// random_gamma: Gamma samples of shape parameter a; operands (key, a); their logarithms in log
 // space.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s

@@ -1,5 +1,5 @@
-// reduce: Reduction by any associative function, of operands (*arrays, *initial values): a result
-// for each array.
+// reduce: Reduction by any associative function; operands (*arrays, *initial values): a result for
+// each array.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

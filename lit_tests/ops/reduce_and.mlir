@@ -1,4 +1,4 @@
-// reduce_and: Bitwise and over axes; of booleans `all`.
+// reduce_and: Bitwise and over axes; for booleans, `all`.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

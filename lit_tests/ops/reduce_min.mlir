@@ -1,4 +1,4 @@
-// reduce_min: Smallest element over axes; NaN if there is one.
+// reduce_min: Smallest element over axes; NaN if any is NaN.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,4 +1,4 @@
-// reduce_or: Bitwise or over axes; of booleans `any`.
+// reduce_or: Bitwise or over axes; for booleans, `any`.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

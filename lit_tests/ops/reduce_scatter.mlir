@@ -1,4 +1,4 @@
-// reduce_scatter: psum of which each device keeps its own part along a dimension.
+// reduce_scatter: psum whose result is scattered: each device keeps its part along a dimension.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

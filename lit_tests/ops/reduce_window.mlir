@@ -1,5 +1,5 @@
-// reduce_window: Reduction of every window by any associative function, of operands (*arrays,
-// *initial values).
+// reduce_window: Reduction of every window by any associative function; operands (*arrays, *initial
+// values).
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

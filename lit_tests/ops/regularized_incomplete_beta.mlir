@@ -1,5 +1,4 @@
-// regularized_incomplete_beta: Regularised incomplete beta function I_x(a, b), of operands (a, b,
-// x).
+// regularized_incomplete_beta: Regularised incomplete beta function I_x(a, b); operands (a, b, x).
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,5 +1,5 @@
 // remat_opt: The forward rule of a custom_vjp whose residuals may be recomputed: results
-// (*residuals, *results); where no residual is used, a call of fun_jaxpr on the operands but the
+// (*residuals, *results); if no residual is used, a call of fun_jaxpr on the operands without the
 // consts.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s

@@ -1,6 +1,6 @@
 // reverse_sweep: Visits the states of a loop backwards: (a[k], y[k]) = step(*consts, *x[k],
-// *y[k+1]), of operands (*condition consts, *consts, *x[0], *record, *y[last]); results (*sums of
-// a, *y[0]).
+// *y[k+1]); operands (*condition consts, *consts, *x[0], *record, *y[last]); results (*sums of a,
+// *y[0]).
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,4 +1,4 @@
-// round: The nearest integer; the method says where halves go.
+// round: The nearest integer; rounding_method says where halves go.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,5 +1,5 @@
-// select_and_scatter: Combines each source element, by one function, with the element that another
-// selects in its window; operands (operand, source, initial value).
+// select_and_scatter: Combines each source element, by scatter_jaxpr, with the element that
+// select_jaxpr selects in its window; operands (operand, source, initial value).
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,5 +1,5 @@
-// select_and_scatter_add: Transpose of a windowed maximum or minimum: adds each source element
-// where its window of the second operand selects.
+// select_and_scatter_add: Transpose of a windowed maximum or minimum: adds each source element at
+// the element that its window of the second operand selects.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

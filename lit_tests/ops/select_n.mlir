@@ -1,5 +1,4 @@
-// select_n: Elementwise choice cases[which], of operands (which, *cases); which is boolean or
-// integer.
+// select_n: Elementwise choice cases[which]; operands (which, *cases); which is boolean or integer.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,4 +1,4 @@
-// shard_map: Calls a function on every device of a mesh, each with its own part of the operands.
+// shard_map: Calls a function on every device of a mesh, each with its own shard of the operands.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

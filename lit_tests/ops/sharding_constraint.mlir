@@ -1,4 +1,4 @@
-// sharding_constraint: The operand, laid out over devices as told.
+// sharding_constraint: The operand, constrained to a sharding.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

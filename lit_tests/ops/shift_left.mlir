@@ -1,4 +1,4 @@
-// shift_left: x << y; 0 once y reaches the width.
+// shift_left: x << y; 0 if y is at least the width.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,4 +1,4 @@
-// slice: Rectangular part, x[start:limit:stride] along every dimension.
+// slice: Rectangular slice, x[start:limit:stride] along every dimension.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

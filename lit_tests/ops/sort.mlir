@@ -1,4 +1,5 @@
-// sort: Sorts along a dimension by the first num_keys operands; the others are permuted alike.
+// sort: Sorts along a dimension by the first num_keys operands; the others are permuted in the same
+// way.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

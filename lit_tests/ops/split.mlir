@@ -1,4 +1,4 @@
-// split: Parts the operand along an axis into pieces of the given sizes.
+// split: Splits the operand along an axis into pieces of the given sizes.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,4 +1,4 @@
-// spsolve: The x with A x = b, of a CSR matrix and b.
+// spsolve: The x with A x = b, for a CSR matrix A.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

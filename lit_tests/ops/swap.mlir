@@ -1,4 +1,4 @@
-// swap: Writes ref[indices] and gives its old value, of operands (ref, value, *indices).
+// swap: Writes ref[indices] and returns its old value; operands (ref, value, *indices).
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

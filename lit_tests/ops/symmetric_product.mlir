@@ -1,4 +1,4 @@
-// symmetric_product: alpha A A^T + beta C, of operands (A, C).
+// symmetric_product: alpha A A^T + beta C; operands (A, C).
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

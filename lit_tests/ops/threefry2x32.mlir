@@ -1,4 +1,4 @@
-// threefry2x32: Threefry-2x32 hash, of operands (key0, key1, counter0, counter1).
+// threefry2x32: Threefry-2x32 hash; operands (key0, key1, counter0, counter1).
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

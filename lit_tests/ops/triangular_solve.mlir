@@ -1,4 +1,4 @@
-// triangular_solve: The x with a x = b (or x a = b), a triangular, of operands (a, b).
+// triangular_solve: The x with a x = b (or x a = b), a triangular; operands (a, b).
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,5 +1,5 @@
-// tridiagonal_solve: The x with a tridiagonal system times x = b, of operands (lower, diagonal,
-// upper, b).
+// tridiagonal_solve: The x with a tridiagonal system times x = b; operands (lower, diagonal, upper,
+// b).
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,4 +1,4 @@
-// unstack: Parts the operand along an axis, which disappears.
+// unstack: Splits the operand along an axis, which disappears.
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

@@ -1,4 +1,4 @@
-// zeta: Hurwitz zeta function, the sum over k >= 0 of (k + q) ** -x, of operands (x, q).
+// zeta: Hurwitz zeta function, the sum over k >= 0 of (k + q) ** -x; operands (x, q).
 
 // RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO

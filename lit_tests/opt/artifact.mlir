@@ -9,9 +9,9 @@
 
 // CHECK: result: f32[] = 49.0
 // TEXT-NOT: JAX has removed
-// TEXT: error: 'jaxpr.constant' op cannot be lowered: constant "c0" has no value: text holds arrays over a few KiB by name only; pass constants={...} to parse, or keep the program in an artifact
+// TEXT: error: 'jaxpr.constant' op cannot be lowered: constant "c0" has no value: as_text() gives only the names of arrays over 4 KiB; pass constants={...} to parse, or save the program as an artifact
 // TEXT-NOT: JAX has removed
-// SPLIT: --emit-artifact writes one module, but the input was split in many
+// SPLIT: --emit-artifact writes one module, but the input was split into many
 // LOWERED: expected only what jaxmlir prints (ops of the jaxpr dialect in generic form
 func.func public @f(%x: tensor<f32>) -> tensor<f32> {
   %y = "jaxpr.mul"(%x, %x) : (tensor<f32>, tensor<f32>) -> tensor<f32>

@@ -15,7 +15,7 @@
 // LOC: #[[LOC]] = loc("user.py":3:4)
 // CUT: cut: error: {{.*}} is corrupted MLIR bytecode: attempting to parse
 // BINARY: binary: error: {{.*}} is neither MLIR bytecode {{.*}} nor text: byte 0 is not UTF-8
-// SPLIT: --emit-bytecode writes one module, but the input was split in many
+// SPLIT: --emit-bytecode writes one module, but the input was split into many
 func.func public @f(%x: tensor<f32>) -> tensor<f32> {
   %y = "jaxpr.neg"(%x) : (tensor<f32>) -> tensor<f32> loc("user.py":3:4)
   return %y : tensor<f32>

@@ -17,7 +17,7 @@
 // FIRST:       // -----// IR Dump After JaxprDCE (jaxpr-dce) //----- //
 // FIRST-NEXT:  module {
 // FIRST-NOT:   jaxpr.neg
-// ALONE:       --mlir-print-ir-tree-dir says where to print the IR; give one of --mlir-print-ir-before
+// ALONE:       --mlir-print-ir-tree-dir requires one of --mlir-print-ir-before
 // STATISTICS:  ... Pass statistics report ...
 // STATISTICS:  JaxprDCE
 // STATISTICS:  (S)      1 ops-removed

@@ -17,7 +17,7 @@
 // AFTER: func.func public @main(
 // AFTER: func.func private @main.jvp(
 // LEVEL: there is no optimization level 9; the levels are 0, 1
-// PASS: 'jaxpr-vmap' is a pass of no optimization level; those that can be left out are {{.*}}jaxpr-dce
+// PASS: 'jaxpr-vmap' is not a pass of an optimization level; those that can be left out are {{.*}}jaxpr-dce
 func.func public @main(%x: tensor<f32>) -> tensor<f32> {
   %0 = "jaxpr.sin"(%x) : (tensor<f32>) -> tensor<f32>
   return %x : tensor<f32>

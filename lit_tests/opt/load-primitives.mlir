@@ -21,7 +21,7 @@
 // LOWER-NEXT:   %[[P:.*]] = stablehlo.multiply %arg0, %arg0
 // LOWER-NEXT:   %[[S:.*]] = stablehlo.add %[[P]], %arg1
 
-// UNKNOWN: load-primitives.mlir:[[# @LINE + 2]]:8: error: 'jaxpr.multiply_add' op: the installed JAX has no primitive "multiply_add", and no imported module registers one{{.*}}(one of your own is known once its module is imported: --load)
+// UNKNOWN: load-primitives.mlir:[[# @LINE + 2]]:8: error: 'jaxpr.multiply_add' op: the installed JAX has no primitive "multiply_add", and no imported module registers one{{.*}}(if it is your own, import its module: --load)
 func.func public @square_add(%a: tensor<f32>, %b: tensor<f32>) -> tensor<f32> {
   %0 = "jaxpr.multiply_add"(%a, %a, %b) : (tensor<f32>, tensor<f32>, tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>

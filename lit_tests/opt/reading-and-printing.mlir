@@ -16,7 +16,7 @@
 // MARKER:       // ~~~
 // MARKER:       @g
 // ROUNDTRIP:    @f
-// EXPLICIT:     error: expected one builtin.module op, as of --no-implicit-module, got 'func.func'
+// EXPLICIT:     error: expected one builtin.module op with --no-implicit-module, got 'func.func'
 // EXPLICIT-NOT: error
 // PRETTY:       "jaxpr.floor"(%{{.*}}) : (tensor<3xf32>) -> tensor<3xf32> "named"
 // SKIP:         module {...}

@@ -23,9 +23,9 @@
 // LOCAL:     verify_each: false
 // DONE-NOT:  jaxpr.neg
 // DONE:      jaxpr.floor
-// NONE:      --run-reproducer: {{.*}}reproducer.mlir names no pipeline
+// NONE:      --run-reproducer: {{.*}}reproducer.mlir has no pipeline
 // BOTH:      --run-reproducer runs the pipeline of its input, and no other passes
-// WITH:      --mlir-pass-pipeline-local-reproducer goes with --mlir-pass-pipeline-crash-reproducer
+// WITH:      --mlir-pass-pipeline-local-reproducer requires --mlir-pass-pipeline-crash-reproducer
 func.func public @f(%x: tensor<3xf32>) -> tensor<3xf32> {
   %0 = "jaxpr.floor"(%x) : (tensor<3xf32>) -> tensor<3xf32>
   %1 = "jaxpr.neg"(%x) : (tensor<3xf32>) -> tensor<3xf32>

@@ -16,7 +16,7 @@
 // OTHER: jaxpr.tan
 // LOWERED-NOT: f64
 // LOWERED: stablehlo.tan
-// SKIPPED: remark: [jaxpr-expand-trigonometry] skipped: it is for cpu, the target is rocm
+// SKIPPED: remark: [jaxpr-expand-trigonometry] skipped: the pass is for cpu, the target is rocm
 // KIND: there is no target 'tpu:v5f'; did you mean 'tpu:v5{{.}}'? known are tpu:v5e,
 // UNKNOWN: there is no target 'cud'; did you mean 'cuda'? known are cpu, cuda, rocm, tpu
 // GPU: 'gpu' stands for 'cuda' or 'rocm': name one

@@ -24,7 +24,7 @@
 // JVP-NEXT:   "jaxpr.custom_lin"(%[[RES]], %[[T]])
 // JVP-NEXT:   "jaxpr.custom_lin"(%[[RES]], %[[DT]])
 
-// RESIDUAL: custom_lin.mlir:[[# @LINE + 2]]:{{[0-9]+}}: error: 'jaxpr.custom_lin' op: it is the derivative of a custom_vjp function, of which only the transpose is known, @bwd
+// RESIDUAL: custom_lin.mlir:[[# @LINE + 2]]:{{[0-9]+}}: error: 'jaxpr.custom_lin' op: it is the derivative of a custom_vjp function, and only its transpose is known (@bwd
 func.func public @f(%res: tensor<f32>, %t: tensor<f32>) -> tensor<f32> {
   %0 = "jaxpr.custom_lin"(%res, %t) {bwd = @bwd, in_zeros = array<i1: false>, num_res = 1 : i64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>

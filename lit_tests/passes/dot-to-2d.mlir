@@ -13,7 +13,7 @@
 // REMARK: dot-to-2d.mlir:{{[0-9]+}}:8: remark: [jaxpr-dot-to-2d] merged dimensions: its operands have 2 and 2 dimensions
 // REMARK: remark: [jaxpr-dot-to-2d] removed the transpose of an operand
 // REMARK: remark: [jaxpr-dot-to-2d] swapped its operands, which saves transposing the result
-// REMARK: remark: [jaxpr-dot-to-2d] summed over the 2 dimensions in which other ops read the array
+// REMARK: remark: [jaxpr-dot-to-2d] summed in the shape of 2 dimensions in which other ops read the array
 
 // CHECK-LABEL: func.func public @main
 // CHECK:         %[[W:.*]] = "jaxpr.reshape"(%arg1) {new_sizes = array<i64: 2, 4>}

@@ -26,10 +26,10 @@
 // LIN: result: f32[] = 60.0
 
 // Transposing would lose an added constant, and a square has no transpose.
-// AFFINE: error: result 0 of @constant does not depend on the cotangent and is not zero
-// SQUARE: error: 'jaxpr.mul' op in @square is not linear in the cotangent
-// ROUNDED: error: 'jaxpr.convert_element_type' op in @rounded is not linear in the cotangent
-// FILLED: error: 'jaxpr.gather' op in @filled is not linear in the cotangent
+// AFFINE: error: result 0 of @constant does not depend on the cotangents and is not zero
+// SQUARE: error: 'jaxpr.mul' op in @square is not known to be linear in the cotangents
+// ROUNDED: error: 'jaxpr.convert_element_type' op in @rounded is not known to be linear in the cotangents
+// FILLED: error: 'jaxpr.gather' op in @filled is not known to be linear in the cotangents
 func.func public @f(%x: tensor<f32>) -> tensor<f32> {
   %0 = "jaxpr.custom_vjp_call_jaxpr"(%x) {call_jaxpr = @twice, fwd_jaxpr = @fwd, bwd_jaxpr = @bwd} : (tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>

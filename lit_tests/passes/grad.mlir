@@ -23,7 +23,7 @@
 // EXEC-NEXT: result[2]: f32[] = 0.47942{{[0-9]*}}
 // EXEC-NEXT: result[3]: i32[] = 6
 
-// AUX: the gradient of @f is that of one scalar result; it has 2 (has-aux keeps results after the first)
+// AUX: the gradient of @f: expected one scalar result, got 2 results (has-aux allows others after the scalar)
 func.func public @f(%x: tensor<f32>, %y: tensor<f32>, %n: tensor<i32>) -> (tensor<f32>, tensor<i32>) {
   %0 = "jaxpr.sin"(%x) : (tensor<f32>) -> tensor<f32>
   %1 = "jaxpr.mul"(%0, %y) : (tensor<f32>, tensor<f32>) -> tensor<f32>

@@ -15,7 +15,7 @@
 // CHECK-NEXT:    "jaxpr.sub"(%[[COLUMN]], %[[LINE]])
 // CHECK-NOT:     {{fence|optimization_barrier}}
 // CHECK:         return
-// REMARK: materialize-shared-slices.mlir:{{[0-9]+}}:1: remark: [jaxpr-materialize-shared] stored because its user reads this slice with two index maps
+// REMARK: materialize-shared-slices.mlir:{{[0-9]+}}:1: remark: [jaxpr-materialize-shared] stored because its user reads it with two index maps
 func.func private @step(%w: tensor<32x32xf32>, %sums: tensor<32xf32>, %row: tensor<32xf32>) -> tensor<32xf32> {
   %column = "jaxpr.reshape"(%row) {new_sizes = array<i64: 32, 1>} : (tensor<32xf32>) -> tensor<32x1xf32>
   %line = "jaxpr.reshape"(%row) {new_sizes = array<i64: 1, 32>} : (tensor<32xf32>) -> tensor<1x32xf32>

@@ -10,7 +10,7 @@
 // CUDA-NOT: {{fence|optimization_barrier}}
 
 // The returned result recomputes the difference; for the sum's kernel, XLA would store the difference.
-// REMARK: materialize-shared-sums.mlir:{{[0-9]+}}:8: remark: [jaxpr-materialize-shared] stored because XLA would otherwise store other values for the sum that reads it
+// REMARK: materialize-shared-sums.mlir:{{[0-9]+}}:8: remark: [jaxpr-materialize-shared] stored because XLA would otherwise store values that it is computed from, for the sum that reads it
 // CHECK-LABEL: func.func private @shared
 // CHECK-NEXT:    %[[D:.*]] = "jaxpr.sub"
 // CHECK-NEXT:    %[[PRODUCT:.*]] = "jaxpr.mul"(%[[D]], %{{.*}})

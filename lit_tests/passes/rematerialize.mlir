@@ -39,7 +39,7 @@
 
 // REMARK: rematerialize.mlir:{{[0-9]+}}:10: remark: [jaxpr-remat] stores 72 bytes for 9 iterations instead of 216 bytes: 1 value, not 3, per iteration; an iteration recomputes 1 op, about 4 ns
 
-// NEGATIVE: error: memory-budget of jaxpr-remat is a fraction of the memory that the program takes, up to 1, or bytes, from 2 on: a positive number, got -1.0
+// NEGATIVE: error: option 'memory-budget' of pass 'jaxpr-remat' expects a fraction of what the program takes, above 0 and up to 1, or at least 2 bytes, got -1.0
 func.func public @main(%x: tensor<2xf32>) -> tensor<2xf32> {
   %y:4 = "jaxpr.scan"(%x) {jaxpr = @step, length = 9 : i64, num_carry = 1 : i64} : (tensor<2xf32>) -> (tensor<2xf32>, tensor<9x2xf32>, tensor<9x2xf32>, tensor<9x2xf32>)
   %one = "jaxpr.constant"() {value = dense<1.0> : tensor<2xf32>} : () -> tensor<2xf32>

@@ -10,7 +10,7 @@
 
 // The outer products of h and x are added to w. The rows of x are available, and the rows of h are stacked; the product
 // after the loop contracts the iterations. The sum of h reads the same stacked rows.
-// REMARK-DAG: sink-reductions.mlir:{{[0-9]+}}:8: remark: [jaxpr-sink-reductions] moved out of the loop: 'jaxpr.dot_general' of 64 bytes is computed once, after it
+// REMARK-DAG: sink-reductions.mlir:{{[0-9]+}}:8: remark: [jaxpr-sink-reductions] moved out of the loop: 'jaxpr.dot_general' of 64 bytes is computed once, after the loop
 // CHECK-LABEL: func.func private @weights
 // CHECK-SAME:    (%[[W:.*]]: tensor<4x4xf32>, %[[B:.*]]: tensor<4xf32>, %[[H:.*]]: tensor<4xf32>, %[[X:.*]]: tensor<3x4xf32>)
 // CHECK-NEXT:    %[[LOOP:.*]]:2 = "jaxpr.scan"(%[[H]], %[[X]]) {jaxpr = @step, length = 3 : i64, num_carry = 1 : i64} : (tensor<4xf32>, tensor<3x4xf32>) -> (tensor<4xf32>, tensor<3x4xf32>)

@@ -2,9 +2,9 @@
 
 // An op without a counterpart is an error that names the op and its location.
 
-// CHECK: errors.mlir:{{[0-9]+}}:8: error: 'other.op' op: there is no op of the dialect for it; expected ops of StableHLO, CHLO and func
+// CHECK: errors.mlir:{{[0-9]+}}:8: error: 'other.op' op: the dialect has no op for it; expected ops of StableHLO, CHLO and func
 // CHECK: errors.mlir:{{[0-9]+}}:8: error: 'stablehlo.dynamic_iota' op: its sizes are computed when the program runs; expected a constant, or sizes of arguments
-// CHECK: errors.mlir:{{[0-9]+}}:8: error: 'stablehlo.custom_call' op: the custom call @xla_python_cpu_callback runs a Python function, which is in no module
+// CHECK: errors.mlir:{{[0-9]+}}:8: error: 'stablehlo.custom_call' op: the custom call @xla_python_cpu_callback runs a Python function, which is not in the module
 func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = "other.op"(%x) : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>

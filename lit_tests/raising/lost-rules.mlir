@@ -5,11 +5,11 @@
 func.func @f(%x: tensor<4xf32>, %p: tensor<4xi1>) -> (tensor<4xf32>, tensor<f32>, tensor<4xf32>, tensor<4xf32>) {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>
   %0 = stablehlo.constant dense<0.0> : tensor<4xf32>
-  // CHECK: lost-rules.mlir:{{[0-9]+}}:8: remark: [jaxpr-raise-stablehlo] its derivative where the operand is 0 is 1/2
+  // CHECK: lost-rules.mlir:{{[0-9]+}}:8: remark: [jaxpr-raise-stablehlo] its derivative is 1/2 where the operand is 0
   %1 = stablehlo.maximum %x, %0 : tensor<4xf32>
   %2 = stablehlo.multiply %x, %x : tensor<4xf32>
   %3 = stablehlo.reduce(%2 init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<4xf32>, tensor<f32>) -> tensor<f32>
-  // CHECK: lost-rules.mlir:{{[0-9]+}}:8: remark: [jaxpr-raise-stablehlo] the square root of a sum of squares has the derivative NaN
+  // CHECK: lost-rules.mlir:{{[0-9]+}}:8: remark: [jaxpr-raise-stablehlo] the derivative of the root of a sum of squares is NaN
   %4 = stablehlo.sqrt %3 : tensor<f32>
   %5 = stablehlo.log %x : tensor<4xf32>
   // CHECK: lost-rules.mlir:{{[0-9]+}}:8: remark: [jaxpr-raise-stablehlo] its derivative is NaN where 'jaxpr.log' is not selected and its operand is 0

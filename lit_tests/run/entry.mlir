@@ -18,7 +18,7 @@
 // FEW: jaxmlir-run: @double takes 1 argument (f32[]), 0 arguments were given;
 // LOWER: error: expected one public function, got @double, @triple; symbol-privatize{exclude=double} makes the others private
 // WHICH: jaxmlir-run: the module has 2 public functions (double, triple); say which to run with --entry
-// PASS: error: expected one public function, got @double, @triple; func= says which is meant
+// PASS: error: expected one public function, got @double, @triple; choose one with func=
 // GRAD: result: f32[] = 3.0
 // UNKNOWN: jaxmlir-run: the module has no function 'tripel'; did you mean 'triple'?
 func.func public @double(%x: tensor<f32>) -> tensor<f32> {

@@ -16,15 +16,15 @@
 // RUN: jaxmlir-run --help | FileCheck %s --check-prefix=HELP
 // RUN: jaxmlir-run --version | FileCheck %s --check-prefix=VERSION
 
-// NONE: jaxmlir-run: @f takes 2 arguments (f32[2], i32[]), 0 arguments were given; --random-args makes up the rest
+// NONE: jaxmlir-run: @f takes 2 arguments (f32[2], i32[]), 0 arguments were given; --random-args uses random values for the rest
 // MANY: jaxmlir-run: @f takes 2 arguments (f32[2], i32[]), 3 arguments were given
 // SHAPE: jaxmlir-run: argument 0 of @f is f32[2], but got an array of shape [3]
 // RAGGED: jaxmlir-run: argument 0 of @f is f32[2], but got {{.*}}1], 2] (
 // TYPE: jaxmlir-run: --args expects literals, got ShapeDtypeStruct
-// FRACTION: jaxmlir-run: argument 1 of @f is i32[], but got 3.5 (the value is none of int32)
+// FRACTION: jaxmlir-run: argument 1 of @f is i32[], but got 3.5 (the value does not fit int32)
 // WIDE: jaxmlir-run: argument 1 of @f is i32[], but got 99999999999999999999 (
-// NOTHING: jaxmlir-run: argument 0 of @f is f32[2], but got [1, None] (it holds what is no number)
-// TEXT: jaxmlir-run: argument 0 of @f is f32[2], but got ['1', '2'] (it holds what is no number)
+// NOTHING: jaxmlir-run: argument 0 of @f is f32[2], but got [1, None] (expected numbers only)
+// TEXT: jaxmlir-run: argument 0 of @f is f32[2], but got ['1', '2'] (expected numbers only)
 // ENTRY: jaxmlir-run: the module has no function 'nope'; it has f
 // SEED: jaxmlir-run: --random-args expects an integer up to 9223372036854775807, got '99999999999999999999'
 // DAMAGED: jaxmlir-run: '{{.*}}.npy' is neither a .npy nor a .npz file of arrays:

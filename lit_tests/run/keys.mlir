@@ -9,7 +9,7 @@
 // RUN: not jaxmlir-run %s --args 99999999999999999999 2>&1 | FileCheck %s --check-prefix=WIDE
 
 // CHECK: result: key<fry>[] = [0, 3]
-// DATA: jaxmlir-run: argument 0 of @f is key<fry>[], but got [1, 2, 3] (the data of a key have the shape [2])
+// DATA: jaxmlir-run: argument 0 of @f is key<fry>[], but got [1, 2, 3] (the data of a key has the shape [2])
 // SHAPE: jaxmlir-run: argument 0 of @f is key<fry>[], but got the data of an array of keys of shape [1]
 // FRACTION: jaxmlir-run: argument 0 of @f is key<fry>[], but got 1.5 (
 // WIDE: jaxmlir-run: argument 0 of @f is key<fry>[], but got 99999999999999999999 (

@@ -382,12 +382,12 @@ HEADERS = {
     "deep nesting": (lambda h, m: '{"a":' + "[" * 200_000, "not well-formed JSON"),
     "no JSON": (lambda h, m: "{nonsense", "not well-formed JSON"),
     "a newer format": (lambda h, m: m.update(artifact=2), "version 2 of the artifact format"),
-    "a newer dialect": (lambda h, m: m.update(dialect="7.1"), "install a newer one"),
+    "a newer dialect": (lambda h, m: m.update(dialect="7.1"), "install a newer jaxmlir"),
     "a dialect of words": (lambda h, m: m.update(dialect="x"), "malformed dialect version"),
-    "no constants": (lambda h, m: m.update(constants={}), "constants are not those"),
+    "no constants": (lambda h, m: m.update(constants={}), "constants in the metadata do not match"),
     "a wrong digest": (lambda h, m: m["module"].update(sha256="0" * 64), "the module is damaged"),
     "a zip bomb": (lambda h, m: m["module"].update(bytes=1 << 40), "a factor of 1000"),
-    "a wrong size": (lambda h, m: m["module"].update(bytes=10), "the 10 bytes it should"),
+    "a wrong size": (lambda h, m: m["module"].update(bytes=10), "the declared 10 bytes"),
 }
 
 
@@ -423,7 +423,7 @@ def test_contents_may_be_bytes_or_streams(path):
 
 def test_a_header_that_says_it_is_huge(tmp_path):
     (tmp_path / "a").write_bytes(struct.pack("<Q", 1 << 62) + b"{}")
-    with pytest.raises(ArtifactError, match="the header should have 4611686018427387904 bytes"):
+    with pytest.raises(ArtifactError, match="a header of 4611686018427387904 bytes"):
         jaxmlir.load(tmp_path / "a")
 
 

@@ -270,5 +270,5 @@ def test_malformed_fields_are_refused(fields):
     from jaxmlir.dialect.codec import node_fields
 
     with context():
-        with pytest.raises(ExportError, match="are not the fields of pytree nodes"):
+        with pytest.raises(ExportError, match="as fields of pytree nodes"):
             node_fields.make_known(ir.Attribute.parse(fields))

@@ -95,7 +95,7 @@ def test_the_users_line_comes_first_and_the_librarys_last(tmp_path):
         jaxmlir.trace(f)(X).save(tmp_path / "a")
     (diagnostic,) = error.value.diagnostics
     assert (diagnostic.file, diagnostic.line) == (__file__, f.__code__.co_firstlineno + 1)
-    assert diagnostic.message.endswith(f"({library}:3 makes it)")
+    assert diagnostic.message.endswith(f"(made at {library}:3)")
 
 
 def test_callbacks_with_results_stay_errors(tmp_path):

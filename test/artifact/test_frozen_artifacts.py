@@ -64,7 +64,7 @@ def test_ops_of_another_jax_are_listed(tmp_path):
     with pytest.raises(jaxmlir.errors.ArtifactError) as error:
         jaxmlir.load(tmp_path / "a")
     (diagnostic,) = error.value.diagnostics
-    assert "'jaxpr.from_the_future' op (2 in the program) stands in the way" in diagnostic.message
+    assert "'jaxpr.from_the_future' op (2 in the program) cannot be read" in diagnostic.message
     assert f"made with jax {jax.__version__}" in diagnostic.message
     assert "no imported module registers one" in diagnostic.message
     assert diagnostic.line == 5

@@ -505,7 +505,9 @@ def test_a_rule_may_insist_that_some_arguments_have_no_tangent():
             program.grad,
             lambda argnums: jax.grad(lambda *args: exported(*args)[0], argnums)(*args),
         ):
-            with pytest.raises(JaxmlirError, match=f"argument {refused} of the function has a tan"):
+            with pytest.raises(
+                JaxmlirError, match=f"a tangent of argument {refused} of the function"
+            ):
                 differentiate(argnums)
 
 
@@ -735,7 +737,7 @@ def test_forward_mode_over_a_vjp_rule_says_what_jax_says_and_where(fun):
         lambda: jax.jvp(program, (x,), (x,)),
     )
     for way in ways:
-        with pytest.raises(ForwardModeError, match=rf"transpose is known, .*: {said}") as caught:
+        with pytest.raises(ForwardModeError, match=rf"transpose is known \(.*\): {said}") as caught:
             way()
         assert isinstance(caught.value, TypeError)
         assert isinstance(caught.value, LoweringError)

@@ -56,3 +56,14 @@ def test_a_resource_of_another_size_is_an_error():
     broken = text.replace(text[text.index('"0x') + 11 : text.index('"0x') + 19], "", 1)
     with pytest.raises(jaxmlir.errors.JaxmlirError):
         jaxmlir.parse(broken)(big)
+
+
+def test_names_that_end_in_numbers_stay_apart():
+    text = """func.func @f() -> (tensor<2xf32>, tensor<2xf32>) {
+      %0 = "jaxpr.constant"() {name = "w_1"} : () -> tensor<2xf32>
+      %1 = "jaxpr.constant"() {name = "w"} : () -> tensor<2xf32>
+      return %0, %1 : tensor<2xf32>, tensor<2xf32>
+    }"""
+    first, second = np.float32([1, 2]), np.float32([3, 4])
+    program = jaxmlir.parse(text, constants={"w_1": first, "w": second})
+    np.testing.assert_array_equal(jaxmlir.parse(whole_text(program))(), [first, second])

@@ -54,7 +54,7 @@ def test_names_that_are_no_arguments_are_said(folder, capsys):
     expected = np.asarray(model({"w": [W], "b": B}, X))
     status, said = ran(folder, capsys, "--input", "ordered.npz")
     assert status == 0 and f"result: f32[2] = [{', '.join(map(str, expected))}]\n" in said
-    assert "names no argument of @model, which has params.b, params.w.0, x: its arrays are" in said
+    assert "has the name of an argument of @model (params.b, params.w.0, x): its arrays are" in said
     np.savez(folder / "unnamed.npz", np.ones(2, np.float32), W, X)
     status, said = ran(folder, capsys, "--input", "unnamed.npz")
     assert (status, said) == (0, f"result: f32[2] = [{', '.join(map(str, expected))}]\n")
@@ -63,10 +63,10 @@ def test_names_that_are_no_arguments_are_said(folder, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--input", "wrong.npz"), "has 'params_b', which is no argument of @model; did you mean"),
-        (("--input", "params.safetensors"), "none for x; --random-args makes up the rest"),
+        (("--input", "wrong.npz"), "'params_b', which is not an argument of @model; did you mean"),
+        (("--input", "params.safetensors"), "none for x; --random-args uses random"),
         (("--input", "named.npz", "--input", "named.npz"), "is in two --input files"),
-        (("--input", "broken.safetensors"), "is no safetensors file"),
+        (("--input", "broken.safetensors"), "is not a safetensors file"),
         (("--args", "abc"), "write values as in --args '1.5, [1, 2], true'"),
     ],
 )
@@ -83,12 +83,17 @@ def test_effects_are_described(tmp_path, capsys):
 
     def f(x):
         jax.debug.print("x is {}", x)
-        return 2 * x
+        return {7: 2 * x, 8: x}
 
-    (tmp_path / "f.mlir").write_text(str(jaxmlir.trace(f)(1.0)))
+    text = str(jaxmlir.trace(f)(1.0))
+    (tmp_path / "f.mlir").write_text(text)
     assert translate.main(["--describe", str(tmp_path / "f.mlir")]) == 0
-    _, _, effects = capsys.readouterr().out.partition("callbacks and effects:\n")
+    results, _, effects = capsys.readouterr().out.partition("callbacks and effects:\n")
+    assert "    result[7]  tensor<f32" in results
     assert effects.startswith("  1 debug_print: DebugEffect, at ")
+    (tmp_path / "f.mlir").write_text(text.replace("out_tree = {", "out_tree = {a = 1, "))
+    assert translate.main(["--describe", str(tmp_path / "f.mlir")]) == 1
+    assert "its program is malformed" in capsys.readouterr().err
 
 
 def test_an_empty_file_is_said_to_be_empty(tmp_path):

@@ -77,7 +77,7 @@ def test_a_reproducer_that_cannot_be_written_hides_no_error(file, capfd):
 def test_an_empty_file_is_described_as_empty(tmp_path, capfd):
     (tmp_path / "empty").write_bytes(b"")
     assert translate.main(["--describe", str(tmp_path / "empty")]) == 1
-    assert "empty is empty: what wrote it was interrupted" in capfd.readouterr().err
+    assert "empty is empty: writing it was interrupted" in capfd.readouterr().err
 
 
 def test_a_description_names_no_line_of_the_file_itself(file, capfd):
@@ -89,10 +89,10 @@ def test_a_description_names_no_line_of_the_file_itself(file, capfd):
 
 def test_arguments_are_one_word(file, capfd):
     assert run.main([file, "--args", "[1, 2, 3, 4]", "[5]"]) == 1
-    assert "--args takes one word: --args '[1, 2, 3, 4], ...'" in capfd.readouterr().err
+    assert "--args takes one word, in quotes: --args '[1, 2, 3, 4], ...'" in capfd.readouterr().err
     words = ["--import-python", "jax.numpy:add", "--args", "f32[3]", "f32[3]"]
     assert translate.main(words) == 1
-    assert "--args takes one word: --args 'f32[3], ...'" in capfd.readouterr().err
+    assert "--args takes one word, in quotes: --args 'f32[3], ...'" in capfd.readouterr().err
 
 
 def test_of_many_arguments_a_few_are_named(tmp_path, capfd):
@@ -112,7 +112,7 @@ def test_texts_and_files_of_jax_say_what_reads_them(tmp_path, capfd):
     assert opt.main([str(tmp_path / "f.jaxpr")]) == 1
     assert "note: this is a jaxpr as JAX prints it, which cannot" in capfd.readouterr().err
     assert translate.main(["--describe", str(tmp_path / "f.bin")]) == 1
-    assert "jaxmlir.from_exported(jax.export.deserialize(data))" in capfd.readouterr().err
+    assert "read it with jaxmlir.from_exported(data)" in capfd.readouterr().err
     with pytest.raises(jaxmlir.errors.ArtifactError, match="from_exported"):
         jaxmlir.load(tmp_path / "f.bin")
     again = jax.export.deserialize((tmp_path / "f.bin").read_bytes())
@@ -146,4 +146,4 @@ def test_sizes_that_are_not_known(symbolic, capfd):
     assert run.main([str(symbolic / "f.jaxmlir"), "--random-args"]) == 1
     assert "symbolic shapes; give these arguments with --args or --input" in capfd.readouterr().err
     assert run.main([str(symbolic / "f.jaxmlir"), "--args", '{"a": [1]}']) == 1
-    assert "--args gives their leaves one by one: w.a, x" in capfd.readouterr().err
+    assert "give its leaves one by one: w.a, x" in capfd.readouterr().err

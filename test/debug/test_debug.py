@@ -131,7 +131,7 @@ def test_on_several_devices():
     [
         (np.array([1.5, -2.0, 0.0], "f"), "f32[3]: from -2 to 1.5, 1 of 3 zero"),
         (np.array([[np.nan, 1.0], [np.inf, 3.0]], "f"), "f32[2,2]: from 1 to 3, 1 of 4 NaN, 1 of"),
-        (np.array([[1.0, np.nan]], "f"), "the first not finite at [0, 1]"),
+        (np.array([[1.0, np.nan]], "f"), "the first non-finite element at [0, 1]"),
         (np.array([True, False]), "bool[2]: from 0 to 1, 1 of 2 zero"),
         (np.zeros((0,), "f"), "f32[0]"),
         (np.array([np.nan], "f"), "f32[1]: 1 of 1 NaN"),
@@ -344,4 +344,4 @@ def test_only_the_results_differ():
     found = debug.diff(first, second, 1.0)
     assert found.place is None
     np.testing.assert_allclose(found.values, (np.sin(1.0), np.cos(1.0)), rtol=1e-6)
-    assert "no op that both programs have does" in str(found)
+    assert "no op that both programs have differs" in str(found)

@@ -71,7 +71,7 @@ def test_passes_and_budgets_are_named(terminal):
         program.remat(0.5)
     said = " ".join(terminal.getvalue().split())
     assert "running passes 2/2: jaxpr-remat" in said
-    assert "@lambda.grad within 0.5: estimating way" in said
+    assert "@lambda.grad within a budget of 0.5: estimating" in said
 
 
 # --- remarks --------------------------------------------------------------------------------------

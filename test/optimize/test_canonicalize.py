@@ -370,6 +370,34 @@ def test_row_numbers_are_batches(take, batched):
     same_bits(program.grad(), after.grad(), [x, i])
 
 
+@pytest.mark.parametrize(
+    ("take", "gathers"),
+    [
+        (lambda x, i, j: x[i[:, None], :, j[None]], 2),
+        (lambda x, i, j: x[:, 1][j[:, None] % 4, i[None] % 5], 2),
+        (lambda x, i, j: x[:, 1].at[2 * i[None], j[:, None]].get(mode="fill"), 2),
+        (lambda x, i, j: x[i[:, None, None], i[None, :, None], j[None, None]], 3),
+        (lambda x, i, j: x[:, i[:, None] % 3, j[None]], 2),
+        (lambda x, i, j: jax.vmap(lambda a: jax.vmap(lambda b: x[a, 1, b])(j))(i), 3),
+        (lambda x, i, j: x[i[:, None], 1, i[:, None]], 1),
+        (lambda x, i, j: x[i[:2, None], 1, j[None, :3]], 1),
+    ],
+)
+def test_products_of_indices(take, gathers):
+    """``x[i[:, None], j[None]]`` takes rows of columns, if these are no more than the elements."""
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((4, 3, 5), np.float32)
+    i, j = rng.integers(-4, 4, 6), rng.integers(-5, 5, 7)
+    i, j = i.astype(np.int32), j.astype(np.int32)
+    program = jaxmlir.trace(lambda x, i, j: jnp.cos(take(x, i, j)))(x, i, j)
+    after = program.run_passes("jaxpr-inline,jaxpr-canonicalize")
+    after.verify()
+    assert after.as_text().count('"jaxpr.gather"') == gathers
+    same_bits(program, after, [x, i, j])
+    ours, theirs = (p.jacrev()(x, i, j) for p in (after, program))
+    np.testing.assert_allclose(ours, theirs, 1e-6)
+
+
 def test_sign_of_negative_zero():
     """Backends differ on the sign of negative zero, so it is not folded."""
 

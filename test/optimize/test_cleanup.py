@@ -136,7 +136,7 @@ def test_switches():
     assert (sines(), sines(optimize=1), sines(optimize=1, without=["jaxpr-cse"])) == (2, 1, 2)
     with pytest.raises(PipelineError, match="there is no optimization level 9"):
         jaxmlir.jit(function, optimize=9)
-    with pytest.raises(PipelineError, match="'jaxpr-vmap' is a pass of no optimization level"):
+    with pytest.raises(PipelineError, match="'jaxpr-vmap' is not a pass of an optimization level"):
         jaxmlir.jit(function, without=["jaxpr-vmap"])
 
 

@@ -429,7 +429,7 @@ def test_a_slice_that_is_read_in_two_arrangements_is_stored(function, columns, f
     program = jaxmlir.trace(function)(rows, weights).optimize(1)
     fenced = program.run_passes("jaxpr-materialize-shared", remarks=remarks.append)
     fenced.verify()
-    assert ["this slice with two index maps" in r.message for r in remarks] == [True] * fences
+    assert ["reads it with two index maps" in r.message for r in remarks] == [True] * fences
     want = jax.jit(function)(rows, weights)
     np.testing.assert_allclose(fenced(rows, weights), want, rtol=1e-5)
 

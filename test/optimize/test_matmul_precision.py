@@ -115,7 +115,7 @@ def test_policy():
 
 
 def test_an_unknown_dtype():
-    with pytest.raises(PassError, match="option 'dtype': 'bfloat17' is no dtype"):
+    with pytest.raises(PassError, match="option 'dtype': 'bfloat17' is not a dtype"):
         jaxmlir.trace(jnp.sin)(1.0).run_passes(f"{PASS}{{dtype=bfloat17}}")
 
 

@@ -529,6 +529,20 @@ def test_independent_iterations_are_batched(batch_bytes, loops):
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
 
 
+def test_sums_of_half_precision_keep_their_order():
+    """The sum of the terms alone overflows, the partial sums do not."""
+
+    def function(total, xs, w):
+        def subtract(total, row):
+            return total - jnp.sum(jnp.tanh(jnp.tanh(row @ w) @ w) + row), None
+
+        return lax.scan(subtract, total, xs)[0]
+
+    args = np.float16(6e4), np.full((24, 16), 280, np.float16), np.zeros((16, 16), np.float16)
+    program, _ = raised(function, *args, passes="jaxpr-raise-loops{batch-bytes=4194304}")
+    np.testing.assert_array_equal(program(*args), function(*args))
+
+
 @pytest.mark.parametrize(("batch_bytes", "loops"), [(1 << 22, 0), (8000, 4)])
 def test_maps_that_are_alike_but_for_their_constants(batch_bytes, loops):
     def layers(xs, w):

@@ -193,7 +193,7 @@ def test_what_stays():
     program = jaxmlir.trace(lambda x: jnp.exp(x @ W) @ W.T)(X).optimize(1)
     assert str(program.run_passes("jaxpr-tile")) == str(program)
     assert str(program.run_passes("jaxpr-tile{min-peak=0}", target="tpu")) == str(program)
-    with pytest.raises(PipelineError, match="tile-size of jaxpr-tile is a number of rows"):
+    with pytest.raises(PipelineError, match="'tile-size' of pass 'jaxpr-tile' expects a positive"):
         program.run_passes("jaxpr-tile{tile-size=0}")
 
 

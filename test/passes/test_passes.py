@@ -282,7 +282,7 @@ class Erase(Pass):
 
 def test_what_is_used_is_not_erased():
     program = jaxmlir.parse(SINE)
-    message = "3:8: error: 'jaxpr.sin' op: expected no use when it is erased, got 'func.return'"
+    message = "3:8: error: 'jaxpr.sin' op: expected no use when erased, got one by 'func.return'"
     with pytest.raises(PassError, match=message):
         program.run_passes("test-erase")
     assert program(jnp.zeros(2)).tolist() == [0, 0]

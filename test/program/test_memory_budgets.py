@@ -126,7 +126,7 @@ def test_tuned_within_a_budget_that_is_not_met_it_warns_once():
 
 def test_one_budget_alone_is_no_list_of_them():
     program = jaxmlir.trace(jnp.sin)(1.0)
-    with pytest.raises(jaxmlir.errors.ArgumentError, match="budgets: expected several"):
+    with pytest.raises(jaxmlir.errors.ArgumentError, match="budgets: expected a sequence"):
         program.memory_curve(1.0, budgets=0.5)
 
 

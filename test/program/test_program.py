@@ -348,7 +348,7 @@ def test_out_axes_are_a_list_where_the_result_is_one():
     expected = jax.vmap(lambda x: [x, (2 * x,)], out_axes=[0, (1,)])(rows)
     same(program.vmap(out_axes=[0, (1,)])(rows), expected)
     same(program.vmap(out_axes=[0, (1,)], axis_size=4)(rows), expected)
-    with pytest.raises(ArgumentError, match="no prefix"):
+    with pytest.raises(ArgumentError, match="not a prefix"):
         program.vmap(out_axes=(0, 1), axis_size=4)
 
 

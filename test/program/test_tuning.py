@@ -101,13 +101,13 @@ def test_what_has_effects_runs_once_for_each_call(said):
         return x + 1
 
     g = tuned_jit(f, said)
-    with pytest.warns(UserWarning, match="it has effects .*, and is not run to be timed"):
+    with pytest.warns(UserWarning, match="it has effects .*, so it is not run for timing"):
         assert g(jnp.float32(1)) == 2
     g(jnp.float32(3))
     jax.effects_barrier()
     assert seen == [1, 3]
     program = jaxmlir.trace(f)(1.0)
-    with pytest.warns(UserWarning, match="is not run to be timed"):
+    with pytest.warns(UserWarning, match="is not run for timing"):
         program.tune(jnp.float32(1))
     jax.effects_barrier()
     assert seen == [1, 3]
@@ -133,7 +133,7 @@ def test_where_jax_traces_it_is_level_2(operands, said):
 def test_a_target_that_is_not_here_is_not_timed(operands, said):
     tuned_jit(bracketed, said, target="tpu:v5e")(*operands)
     assert said == ["[jaxmlir.jit] bracketed with optimize='tune': level 2: "
-                    "the target tpu:v5e is not here"]  # fmt: skip
+                    "there is no device of the target tpu:v5e here"]  # fmt: skip
 
 
 def test_a_choice_is_remembered_by_later_processes(operands, said, tmp_path, monkeypatch):
@@ -151,7 +151,7 @@ def test_a_choice_is_remembered_by_later_processes(operands, said, tmp_path, mon
     np.testing.assert_allclose(
         tuned_jit(bracketed, later)(*operands), bracketed(*operands), rtol=2e-3, atol=2e-2
     )
-    assert len(later) == 1 and later[0].endswith("as an earlier trial chose")
+    assert len(later) == 1 and later[0].endswith("chosen by an earlier trial")
     # Nothing is known about another program.
     tuned_jit(lambda a, b, x: bracketed(a, b, x) + 1, later)(*operands)
     assert len(later) > 2
@@ -174,7 +174,7 @@ def slow(x, steps):
 
 def test_a_form_of_other_numbers_is_dropped():
     forms = [lambda x: slow(x, 50), lambda x: slow(x, 51), lambda x: x]
-    with pytest.warns(UserWarning, match="gives other numbers than jax.jit: in result 0, by"):
+    with pytest.warns(UserWarning, match="differ from those of jax.jit: in result 0, elements"):
         choice, trial = run(forms, jnp.ones(1000))
     assert choice == Choice(0) and all(c.note for c in trial.candidates)
 

@@ -192,7 +192,7 @@ def test_command_line(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--select", "("], "'(' is no regular expression: "),
+        (["--select", "("], "'(' is not a regular expression: "),
         (["--select", "^sine$"], "no harness has a name that matches '^sine$'"),
         (["--sample", "0"], "--sample: expected 1 or more, got 0"),
         (["--workers", "0"], "--workers: expected 1 or more, got 0"),

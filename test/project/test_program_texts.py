@@ -126,7 +126,7 @@ def test_what_fails_is_written_as_its_error():
     [
         (["write", "{before}"], "is not empty"),
         (["write", "{after}", "--only", "no/such"], "no program has 'no/such' in its name"),
-        (["compare", "{before}", "{nowhere}"], "is no directory that `write` has written"),
+        (["compare", "{before}", "{nowhere}"], "is not a directory that `write` has written"),
         (["compare", "{before}", "{after}", "--only", "no/such"], "no text has 'no/such'"),
         (["compare", "{before}", "{other}"], "are different versions of JAX"),
     ],

@@ -176,21 +176,23 @@ def test_a_factor_has_zeros_beside_its_triangle(lower):
     check(program, expected, X @ X.T + np.eye(3, dtype=np.float32))
 
 
-def test_the_gradient_of_a_normalization_is_of_the_moments_that_it_is_given():
-    body = """%0, %1, %2 = "stablehlo.batch_norm_grad"(%x, %s, %m, %v, %g) <{
-      epsilon = 0.001 : f32, feature_index = 1 : i64}> : (tensor<3x5xf32>, tensor<5xf32>,
-      tensor<5xf32>, tensor<5xf32>, tensor<3x5xf32>) -> (tensor<3x5xf32>, tensor<5xf32>,
-      tensor<5xf32>)"""
-    row = "tensor<5xf32>"
-    arguments = f"%x: tensor<3x5xf32>, %s: {row}, %m: {row}, %v: {row}, %g: tensor<3x5xf32>"
-    program = program_of(arguments, body, "tensor<3x5xf32>")
+@pytest.mark.parametrize("n", [5, 0])
+def test_the_gradient_of_a_normalization_is_of_the_moments_that_it_is_given(n):
+    body = f"""%0, %1, %2 = "stablehlo.batch_norm_grad"(%x, %s, %m, %v, %g) <{{
+      epsilon = 0.001 : f32, feature_index = 1 : i64}}> : (tensor<3x{n}xf32>, tensor<{n}xf32>,
+      tensor<{n}xf32>, tensor<{n}xf32>, tensor<3x{n}xf32>) -> (tensor<3x{n}xf32>, tensor<{n}xf32>,
+      tensor<{n}xf32>)"""
+    row, matrix = f"tensor<{n}xf32>", f"tensor<3x{n}xf32>"
+    arguments = f"%x: {matrix}, %s: {row}, %m: {row}, %v: {row}, %g: {matrix}"
+    program = program_of(arguments, body, matrix)
 
     def expected(x, scale, mean, variance, cotangent):
         normal = (x - mean) / jnp.sqrt(variance + 0.001)
         along = jnp.mean(cotangent * normal, 0)
         return scale * (cotangent - cotangent.mean(0) - normal * along) / jnp.sqrt(variance + 0.001)
 
-    check(program, expected, X, X[0], X[1], X[2] ** 2 + 0.1, np.sin(7 * X))
+    x = X[:, :n]
+    check(program, expected, x, x[0], x[1], x[2] ** 2 + 0.1, np.sin(7 * x))
 
 
 def test_arithmetic_of_another_dialect():

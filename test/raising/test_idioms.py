@@ -158,6 +158,17 @@ def test_a_gather_clamps_and_so_does_its_derivative():
     same(gradient, np.array([1, 0, 2, 3], np.float32))
 
 
+def test_a_mask_that_mixes_the_indices_of_a_gather_is_none_of_its_own():
+    dims = lax.GatherDimensionNumbers((), (0, 1), (0, 1))
+
+    def f(x, i):
+        inside = jnp.all((i >= 0) & (i <= np.array([2, 3])), axis=0)
+        return lax.select(inside, lax.gather(x, i, dims, (1, 1), mode="clip"), np.float32([7, 7]))
+
+    i = np.array([[0, 9], [1, 1]], np.int32)
+    same(jaxmlir.from_stablehlo(lowered(f, X, i))(X, i), jax.jit(f)(X, i))
+
+
 POINTS = np.array([0, -1, 2, 1e-30, 120, -120, 0.25], np.float32)
 FUNCTIONS = {
     "logistic": lax.logistic,

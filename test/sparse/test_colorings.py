@@ -106,7 +106,7 @@ def test_a_pattern_is_kept_in_a_file(tmp_path):
     np.save(tmp_path / "array.npy", np.zeros(3))
     np.savez(tmp_path / "number.npz", about="3", indptr=[0], indices=[0])
     for name in ("other.npz", "array.npy", "number.npz"):
-        with pytest.raises(ArgumentError, match="is no sparsity pattern"):
+        with pytest.raises(ArgumentError, match="is not a sparsity pattern"):
             SparsityPattern.load(tmp_path / name)
 
 

@@ -84,7 +84,7 @@ def test_a_pass_for_one_device_says_that_it_is_skipped():
     program = jaxmlir.trace(rows)(jax.ShapeDtypeStruct((65536, 8), "float32"))
     target = targets.default_target().on(8)
     program.optimize(2, target=target, remarks=lambda d: said.append(d.message))
-    assert "[jaxpr-tile] skipped: it is for one device, the target is cpu:8" in said
+    assert "[jaxpr-tile] skipped: the pass is for one device, the target is cpu:8" in said
 
 
 def test_collectives_are_counted_as_often_as_they_run():

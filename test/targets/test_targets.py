@@ -163,7 +163,7 @@ def test_passes_for_one_compiler_are_skipped_for_others():
     after = program.run_passes(",".join(CPU_ONLY), target="tpu:v5e", remarks=remarks.append)
     assert str(after) == str(program)
     said = [remark.message for remark in remarks]
-    note = "skipped: it is for cpu, the target is tpu:v5e"
+    note = "skipped: the pass is for cpu, the target is tpu:v5e"
     assert said == [f"[{name}] {note}" for name in CPU_ONLY]
 
 

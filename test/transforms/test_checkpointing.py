@@ -522,7 +522,7 @@ def test_a_loop_with_side_effects_stays_an_error():
         return lax.while_loop(lambda x: x < 9, body, x)
 
     with pytest.raises(
-        TransformError, match="jaxpr.while.* its side effects would repeat"
+        TransformError, match="jaxpr.while.* it would repeat the loop's side effects"
     ) as error:
         jaxmlir.trace(f)(f32(2)).grad(while_loops="checkpointed", checkpoints=2)
     assert "checkpoints=N" not in str(error.value)

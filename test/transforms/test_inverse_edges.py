@@ -243,7 +243,7 @@ def test_some_vectors_are_those_of_many_matrices():
         return lax.linalg.eigh(x, symmetrize_input=False, subset_by_index=(0, 3))
 
     x = np.diag(np.float32([1, 2, 3]))
-    with pytest.raises(TransformError, match="some of the vectors are those of many matrices"):
+    with pytest.raises(TransformError, match="subset of the vectors does not determine the"):
         jaxmlir.trace(some)(x).inverse()
     np.testing.assert_allclose(inverse_of(all_of_them, x)(all_of_them(x)), x, atol=1e-6)
 
@@ -522,7 +522,7 @@ def test_linear_functions_with_inverses_are_transposed():
 
 def test_an_argument_is_not_both_given_and_found():
     program = jaxmlir.trace(lambda x, y: x + y)(1.0, 2.0)
-    with pytest.raises(TransformError, match="argument 1 of @lambda is to be found, and is given"):
+    with pytest.raises(TransformError, match="argument 1 of @lambda is both in argnums and in"):
         program.run_passes("jaxpr-inverse{argnums=0,1 known=1}")
 
 
@@ -558,6 +558,6 @@ def test_functions_of_the_library_whatever_the_setting(name):
 )
 def test_functions_of_the_library_are_many_to_one_of_some_parameters(f, parameter):
     program = jaxmlir.trace(f)(np.zeros(3, np.float32))
-    message = f"of {parameter}, which is not positive, it is many-to-one"
+    message = f"it is many-to-one for {parameter}, expected > 0"
     with pytest.raises(TransformError, match=message):
         program.inverse()

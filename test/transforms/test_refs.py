@@ -215,7 +215,7 @@ def test_a_reference_is_passed_once():
       return %0 : tensor<f32>
     }}"""
     with pytest.raises(
-        JaxmlirError, match="takes a reference twice|same Ref as more than one operand"
+        JaxmlirError, match="same reference is passed to it twice|same Ref as more than one operand"
     ):
         jaxmlir.parse(text).run_passes("jaxpr-discharge-refs")
 

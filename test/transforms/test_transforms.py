@@ -588,7 +588,7 @@ def test_a_backward_rule_of_another_type_names_the_line():
 
     x = jnp.bfloat16(1.5)
     assert jaxmlir.trace(alone)(x).grad()(x) == jax.grad(alone)(x)
-    message = r"test_transforms.py:\d+:\d+: error: .* is tensor<f32>, expected tensor<bf16>"
+    message = r"test_transforms.py:\d+:\d+: error: .* of type tensor<bf16>, got tensor<f32> from"
     for function, level in itertools.product((after_another, beside_another), (0, 2)):
         with pytest.raises((TypeError, AssertionError)):
             jax.grad(function)(x)
@@ -621,11 +621,11 @@ def test_grad_names_the_argument_or_result_that_has_none():
         with pytest.raises(TransformError, match="pair"):
             jaxmlir.trace(pair)(f32(1)).grad(has_aux=True)
     for in_a_tree, tree in ((lambda x: (x,), r"\(\*,\)"), (lambda x: {"loss": x}, r"{'loss': \*}")):
-        with pytest.raises(TransformError, match=f"that of a scalar; its result is {tree}"):
+        with pytest.raises(TransformError, match=f"one scalar as its result, got {tree}"):
             jaxmlir.trace(in_a_tree)(f32(1)).value_and_grad()
-        with pytest.raises(TransformError, match=f"that of a scalar; its result is {tree}"):
+        with pytest.raises(TransformError, match=f"one scalar as its result, got {tree}"):
             jaxmlir.trace(lambda x, f=in_a_tree: (f(x), x))(f32(1)).grad(has_aux=True)
-    with pytest.raises(TransformError, match=r"\(\*, \*\); has_aux=True takes the second"):
+    with pytest.raises(TransformError, match=r"\(\*, \*\); with has_aux=True, the second"):
         jaxmlir.trace(lambda x: (x, 2 * x))(f32(1)).grad()
 
 
@@ -655,7 +655,7 @@ def test_vmap_names_the_axis_that_does_not_fit():
         program.vmap()(X, ROWS[:2])
     with pytest.raises(ArgumentError, match="axis 2 of leaf 1"):
         program.vmap((0, 2), axis_size=3)
-    with pytest.raises(ArgumentError, match="no prefix"):
+    with pytest.raises(ArgumentError, match="not a prefix"):
         program.vmap({"x": 0}, axis_size=3)
     with pytest.raises(ArgumentError, match="axis_size"):
         program.vmap().as_text()

@@ -354,7 +354,7 @@ def test_a_function_of_another_type_is_rejected(name):
         (
             '"jaxpr.sort"(%x) {dimension = 0 : i64, is_stable = true, num_keys = 2 : i64} : '
             "(tensor<4x3xf32>) -> tensor<4x3xf32>",
-            "attribute 'num_keys': expected 1 to 1, of so many operands, got 2",
+            "attribute 'num_keys': expected 1 to 1 for 1 operand, got 2",
         ),
         (
             '"jaxpr.rev"(%x) {dimensions = array<i64: 0, 0>} : (tensor<4x3xf32>) -> '
@@ -364,12 +364,12 @@ def test_a_function_of_another_type_is_rejected(name):
         (
             '"jaxpr.stack"(%x, %x) {axis = 3 : i64} : (tensor<4x3xf32>, tensor<4x3xf32>) -> '
             "tensor<4x3x2xf32>",
-            "attribute 'axis': expected 0 to 2, of a new dimension, got 3",
+            "attribute 'axis': expected 0 to 2 for a new dimension, got 3",
         ),
         (
             '"jaxpr.cond"(%x, %x) {branches = [@b, @b]} : (tensor<4x3xf32>, tensor<4x3xf32>) -> '
             "tensor<4x3xf32>",
-            "operand #0: expected an i32, the number of a branch, got tensor<4x3xf32>",
+            "operand #0: expected an i32, the index of a branch, got tensor<4x3xf32>",
         ),
         (
             '"jaxpr.psum"(%x) {axes = ["i", "i"], axis_index_groups = none} : (tensor<4x3xf32>) '
@@ -392,7 +392,7 @@ def test_a_function_of_another_type_is_rejected(name):
             "[array<i64: 0, 0>], window_dilation = array<i64: 1, 1>, window_dimensions = "
             "array<i64: 1, 1>, window_strides = array<i64: 1, 1>} : (tensor<4x3xf32>) -> "
             "tensor<4x3xf32>",
-            "attribute 'padding': expected 2 items, by the rank, got [array<i64: 0, 0>]",
+            "attribute 'padding': expected 2 items, one for each dimension, got [array<i64: 0, 0>]",
         ),
         (
             '"jaxpr.cumsum"(%x) {axis = 0 : i64, reverse = 3 : i64} : (tensor<4x3xf32>) -> '
@@ -416,7 +416,7 @@ def test_a_function_of_another_type_is_rejected(name):
         (
             '"jaxpr.remat2"(%x) {jaxpr = @b, prevent_cse = array<i1: true, false>} : '
             "(tensor<4x3xf32>) -> tensor<4x3xf32>",
-            "attribute 'prevent_cse': expected 1 item, by its operands, got 2",
+            "attribute 'prevent_cse': expected 1 item, one for each operand, got 2",
         ),
         (
             '"jaxpr.remat2"(%x) {jaxpr = @b, policy = "dots"} : (tensor<4x3xf32>) -> '
@@ -430,7 +430,7 @@ def test_a_function_of_another_type_is_rejected(name):
         (
             '"jaxpr.composite"(%x) {call_jaxpr = @b, name = "mine"} : (tensor<4x3xf32>) -> '
             "tensor<4x3xf32>",
-            "attribute 'name': expected a name in a namespace, as 'mine.op', got 'mine'",
+            "attribute 'name': expected a name in a namespace, such as 'mine.op', got 'mine'",
         ),
         (
             '"jaxpr.linear_call"(%x) {callee = @b} : (tensor<4x3xf32>) -> tensor<4x3xf32>',
@@ -439,7 +439,7 @@ def test_a_function_of_another_type_is_rejected(name):
         (
             '"jaxpr.while"(%x) {body_jaxpr = @b, body_nconsts = -1 : i64, cond_jaxpr = @b, '
             "cond_nconsts = 1 : i64} : (tensor<4x3xf32>) -> tensor<4x3xf32>",
-            "attribute 'body_nconsts': expected 0 to 0, by its operands, got -1",
+            "attribute 'body_nconsts': expected 0 to 0 for 1 operand, got -1",
         ),
         (
             '"jaxpr.jit"(%x) {jaxpr = @b, donated_invars = 3 : i64} : (tensor<4x3xf32>) -> '

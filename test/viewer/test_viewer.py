@@ -216,7 +216,7 @@ def test_the_tool_writes_the_page(tmp_path, capsys):
     parts = parts_of(out.read_text())
     assert parts["about"]["forms"] == ["before", "after -O2"]
     assert translate.main([str(source), "--to-jaxpr", "--passes=-O2"]) == 1
-    assert "--passes goes with --to-html" in capsys.readouterr().err
+    assert "--passes requires --to-html" in capsys.readouterr().err
 
 
 def test_graphviz_reads_the_dot_text():

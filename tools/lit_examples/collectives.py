@@ -19,7 +19,7 @@ def _each(function: Any, *, out: Any = BY_ROWS, check_vma: bool = False, **optio
     return example(lambda x: on_each(function, out, check_vma=check_vma)(x), X, **options)
 
 
-GPU = "JAX lowers it for GPU alone."
+GPU = "JAX lowers it for GPUs only."
 
 EXAMPLES = {
     "axis_index": _each(lambda x: x * lax.axis_index("i").astype(x.dtype)),
@@ -47,8 +47,8 @@ EXAMPLES = {
     "pvary": _each(lambda x: x + lax.pcast(lax.psum(x, "i"), "i", to="varying"), check_vma=True),
 }
 
-EXPLICIT = "It needs types with unreduced or reduced axes, which JAX's own tests alone make so far."
-ASYNC = "JAX makes it for the asynchronous collectives of GPU and TPU programs alone."
+EXPLICIT = "It needs types with unreduced or reduced axes, which only JAX's own tests make so far."
+ASYNC = "JAX makes it for the asynchronous collectives of GPU and TPU programs only."
 WITHOUT = {
     **dict.fromkeys(
         (

@@ -52,7 +52,7 @@ EXAMPLES = {
 }
 
 WITHOUT = {
-    "buffer_callback": "JAX runs it on GPU alone.",
+    "buffer_callback": "JAX runs it on GPUs only.",
     "check": "`checkify` collects it before a program is lowered.",
     "stop_gradient": "No function of JAX makes it: `lax.stop_gradient` has a rule of its own.",
 }

@@ -36,7 +36,7 @@ EXAMPLES = {
     "program_id": _kernel(_counted, (4,)),
 }
 
-CUDNN = "It calls cuDNN, which a GPU alone has."
+CUDNN = "It calls cuDNN, which only a GPU has."
 GPU = "It stands in GPU kernels only."
 TPU = "It stands in TPU kernels only."
 FUSER = "Pallas' fuser makes it for itself, out of a user's Python functions."

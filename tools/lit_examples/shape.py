@@ -41,5 +41,5 @@ WITHOUT = {
     "shape_assertion": SYMBOLIC,
     "to_edtype": EXTENDED,
     "from_edtype": EXTENDED,
-    "empty2": "JAX makes it in scans of accumulators alone, and takes it out again.",
+    "empty2": "JAX makes it in scans of accumulators only, and removes it again.",
 }

@@ -46,7 +46,7 @@ OWN_HOSTS = "It needs a program over several hosts."
 WITHOUT = {
     "reshard": "It needs a mesh with explicit axes, in the context that the types come from.",
     "relayout": "It needs types with layouts.",
-    "shard_alike": "JAX 0.10 alone has it, and deprecates it.",
+    "shard_alike": "Only JAX 0.10 has it, and deprecates it.",
     "inspect_sharding": "It calls Python from the compiler, and has no result.",
     "with_memory_space_constraint": "It stands in kernels only.",
     "remove_memory_space": "It stands in kernels only.",

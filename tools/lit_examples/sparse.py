@@ -15,7 +15,7 @@ COLUMN = f32([1], [10], [100])
 DATA, ROW, COL, ROWS_BEGIN = f32(1, 2, 3), i32(0, 0, 1), i32(0, 2, 2), i32(0, 2, 3)
 INDICES = i32([0, 0], [0, 2], [1, 2])
 UNSORTED = i32([1, 2], [0, 0], [0, 2])
-GPU = "JAX lowers it for GPU alone."
+GPU = "JAX lowers it for GPUs only."
 
 
 def _coo(function: Any, *operands: Any) -> Example:

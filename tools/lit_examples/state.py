@@ -48,7 +48,7 @@ EXAMPLES = {
 
 LINEAR = "A buffer to be used once: only `run_state` and kernels make it, and lower it away."
 WITHOUT = {
-    "accum_grad_in_ref": "JAX makes it in backward passes alone, and takes it out again.",
+    "accum_grad_in_ref": "JAX makes it in backward passes only, and removes it again.",
     "run_state": "No public function of JAX makes it.",
     "run_scoped": "It stands in kernels only.",
     "create_linear": LINEAR,

@@ -410,7 +410,9 @@ def _without_leading(jaxpr: Any, consts: list[Any], n: int) -> tuple[Any, list[A
     instantiate = [True] * m + [False] * n + [True] * (len(jaxpr.invars) - m - n)
     jaxpr, used = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate)
     if any(used[m : m + n]):
-        raise JaxmlirError("it uses what the function closes over; pass that as an argument")
+        raise JaxmlirError(
+            "it uses a value that the function closes over; pass the value as an argument"
+        )
     return open_jaxpr(bind_leading(close_jaxpr(jaxpr), consts))
 
 

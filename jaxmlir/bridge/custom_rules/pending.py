@@ -198,7 +198,7 @@ class Backward(DerivedSource):
     def backward(
         self, pending: PendingRules, in_zeros: Mask, ct_zeros: Mask | None
     ) -> Iterator[tuple[str, ir.Attribute]]:
-        raise NotImplementedError("a backward rule has none of its own")
+        raise NotImplementedError("a backward rule has no backward rule of its own")
 
 
 class _Importer(Protocol):
@@ -386,7 +386,7 @@ class PendingRules:
             if self._within[source] > bound:
                 raise JaxmlirError(
                     f"the rule {info.func_name!r} calls its own function with new arguments each "
-                    f"time; it was traced for {bound} derivatives"
+                    f"time; tracing stopped after {bound} derivatives"
                 )
             traced = trace()
             self._traced[source] = traced[0]
@@ -453,8 +453,8 @@ def forward_mode_error(program: Module, op: Any, hint: str, what: str = "op") ->
     except TypeError as e:
         said = str(e).removesuffix(".")
     message = (
-        f"'{op.operation.name}' {what}: it is the derivative of a custom_vjp function, of which "
-        f"only the transpose is known, {function}: {said}; {hint}"
+        f"'{op.operation.name}' {what}: it is the derivative of a custom_vjp function, and only "
+        f"its transpose is known ({function}): {said}; {hint}"
     )
     place = locations.position(op.location)
     return ForwardModeError([Diagnostic("error", message, *place)])

@@ -251,7 +251,9 @@ def _tangible(in_avals: Sequence[Any], taken_for_zero: Sequence[bool], fixed: in
 def _check_closed_over(read: Iterable[bool], in_zeros: Iterable[bool]) -> None:
     """Raises an error if a rule closes over a value that has a tangent, and reads the value."""
     if any(r and not zero for r, zero in zip(read, in_zeros, strict=False)):
-        raise JaxmlirError("it closes over a value that has a tangent; pass it as an argument")
+        raise JaxmlirError(
+            "it closes over a value that has a tangent; pass the value as an argument"
+        )
 
 
 def _check_count(count: int, eqn: Any) -> None:
@@ -260,7 +262,10 @@ def _check_count(count: int, eqn: Any) -> None:
     JAX's ``checkify`` adds results to a function, but not to its rule.
     """
     if count != len(eqn.outvars):
-        raise JaxmlirError(f"the function gives {len(eqn.outvars)} results, and its rule {count}")
+        raise JaxmlirError(
+            f"expected the rule to give {len(eqn.outvars)} results, as the function does, got "
+            f"{count}"
+        )
 
 
 def _check_types(what: str, wanted: Sequence[Any], given: Sequence[Any]) -> None:
@@ -278,9 +283,9 @@ def _check_types(what: str, wanted: Sequence[Any], given: Sequence[Any]) -> None
         shape = have.aval.shape
         if want.shape in (shape[:axis] + shape[axis + 1 :] for axis in range(len(shape))):
             message += (
-                "; this is what jax.vmap makes of a function whose result is the same for the "
-                "whole batch, and whose rule gives one for each element: jaxmlir.trace the "
-                "function, and batch the program by its vmap"
+                "; jax.vmap makes such a rule where the function's result is the same for the "
+                "whole batch, and the rule's is not: trace the function with jaxmlir.trace, and "
+                "batch the program with program.vmap"
             )
         raise JaxmlirError(message)
 

@@ -126,7 +126,7 @@ def _maker(kind: str, make: Callable[..., Any]) -> Callable[..., Any]:
         module, (name, *_) = _compat.FUNCTION_MAKERS[kind]
         maker = _compat.resolve(module, name) or _OLDER.get(kind)
         if maker is None:
-            raise ExportError(f"this JAX makes no functions that are {kind}")
+            raise ExportError(f"the installed JAX makes no functions of kind {kind}")
         return make(maker, **parts)
 
     return made
@@ -189,7 +189,7 @@ def _device(name: str) -> Any:
     for device in jax.devices(platform):
         if device.id == int(id_):
             return device
-    raise ExportError(f"there is no device {platform}:{id_} here")
+    raise ExportError(f"this process has no device {platform}:{id_}")
 
 
 def _mesh(value: Any, writer: Writer) -> ir.Attribute:
@@ -263,7 +263,7 @@ def _decode_effect(name: str) -> Callable[[ir.Attribute, Reader], Any]:
     def decode_effect(attr: ir.Attribute, reader: Reader) -> Any:
         cls = _compat.resolve(_compat.EFFECT_CLASSES[name], name)
         if cls is None:
-            raise ExportError(f"this JAX has no effect {name}")
+            raise ExportError(f"the installed JAX has no effect {name}")
         index = decode(attr, reader)
         return _the_instance(cls) if index is None else cls(index)
 
@@ -324,7 +324,7 @@ def _decode_policy(attr: ir.Attribute, reader: Reader) -> Any:
     arguments = {item.name: decode(item.attr, reader) for group in fields for item in group}
     policy = vars(jax.checkpoint_policies).get(string(name))
     if policy is None:
-        raise ExportError(f"this JAX has no checkpoint policy {name}")
+        raise ExportError(f"the installed JAX has no checkpoint policy {name}")
     return policy(*arguments.pop("names", ()), **arguments) if arguments else policy
 
 

@@ -64,7 +64,7 @@ def make_known(attr: ir.Attribute) -> None:
             _check(fields)
             _stand_ins[fields.name, fields.num_children] = class_of(fields)
     except (TypeError, ValueError) as e:
-        raise ExportError(f"{attr} are not the fields of pytree nodes: {e}") from None
+        raise ExportError(f"cannot read {attr} as fields of pytree nodes: {e}") from None
 
 
 def stand_in(name: str, num_children: int) -> type | None:
@@ -95,7 +95,7 @@ def _check(fields: NodeFields) -> None:
         or (fields.is_namedtuple and paths)
         or not all(isinstance(i, int) for path in paths for i in path)
     ):
-        raise ValueError(f"{fields.name} has fields at {fields.places}")
+        raise ValueError(f"{fields.name} has malformed places of its fields: {fields.places}")
 
 
 @functools.cache

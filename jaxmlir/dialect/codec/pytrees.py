@@ -82,7 +82,8 @@ def _encode(tree: Any, writer: codec.Writer) -> ir.Attribute:
     if cls is _StandIn:
         return metadata.encode(children)
     if not node_fields.is_stand_in(cls):
-        _node_types.setdefault(_type_name(cls), cls)
+        # The class may replace one of the same name, as when a notebook's cell is run again.
+        _node_types[_type_name(cls)] = cls
     if _is_plain_namedtuple(cls):
         name = ir.StringAttr.get(_type_name(cls))
         return codec.tagged("namedtuple", ir.ArrayAttr.get([name, ir.ArrayAttr.get(children)]))
@@ -142,7 +143,7 @@ class _Decoder:
         if isinstance(attr, ir.ArrayAttr):
             return self.make(tuple, None, attr)
         if not isinstance(attr, ir.DictAttr):
-            raise ValueError(f"{attr} is no node")
+            raise ValueError(f"{attr} is not a node")
         (item,) = attr
         payload = list(item.attr)
         match item.name:
@@ -172,13 +173,13 @@ class _Decoder:
                 name, children = payload
                 cls = self.find_type(ir.StringAttr(name).value, len(children))
                 if not _is_plain_namedtuple(cls) or len(cls._fields) != len(children):
-                    raise ValueError(f"{cls} is no named tuple of {len(children)} fields")
+                    raise ValueError(f"{cls} is not a named tuple of {len(children)} fields")
                 return self.make(cls, cls, children)
             case "node":
                 name, metadata, children = payload
                 cls = self.find_type(ir.StringAttr(name).value, len(children))
                 if cls in _BUILTIN or _is_plain_namedtuple(cls):
-                    raise ValueError(f"{cls} is no registered pytree node")
+                    raise ValueError(f"{cls} is not a registered pytree node")
                 is_known = not node_fields.is_stand_in(cls)
                 decode_metadata = codec.decode if is_known else node_fields.decode_metadata
                 return self.make(cls, decode_metadata(metadata, self.reader), children)
@@ -302,6 +303,6 @@ def _find_type(name: str, num_children: int) -> type:
     if stand_in is not None:
         return stand_in
     raise ExportError(
-        f'the pytree node type "{name}" is not known to this process: import its module, or name '
-        "it with jaxmlir.register_node_type"
+        f'the pytree node type "{name}" is not known to this process: import its module, or give a '
+        "class this name with jaxmlir.register_node_type"
     )

@@ -42,13 +42,13 @@ class _NoModule:
     """Writes and reads attributes that belong to no module, such as the encodings of types."""
 
     def function(self, jaxpr: Any) -> tuple[str, ...]:
-        raise ImportingError("a jaxpr cannot stand here")
+        raise ImportingError("a value outside of a module cannot contain a jaxpr")
 
     def handle(self, value: Any) -> str:
         return handles.keep(value)
 
     def jaxpr(self, symbol: str) -> Any:
-        raise ExportError(f"@{symbol} cannot stand here")
+        raise ExportError(f"a value outside of a module cannot refer to @{symbol}")
 
     def bound(self, symbol: str, values: str) -> Any:
         return self.jaxpr(symbol)
@@ -171,7 +171,7 @@ def _decode(attr: ir.Attribute, reader: Reader) -> Any:
                 raise ExportError(f"{attr} cannot be read: {type(e).__name__}: {e}") from e
         raise ExportError(
             f'{attr}: this process knows no parameter type "{item.name}"; '
-            "register_param_type makes a class known"
+            "register its class with jaxmlir.register_param_type"
         )
     raise ExportError(f"{attr} is not the encoding of a parameter")
 
@@ -380,7 +380,8 @@ def _of_fields(tag: str, cls: type, fields: dict[str, str] | None) -> tuple[Enco
             payload = {}
             for field, keyword in fields.items():
                 item = getattr(value, field, None)
-                if field not in defaults or item != defaults[field]:
+                default = defaults.get(field, dataclasses.MISSING)
+                if item is not default and (type(item) is not type(default) or item != default):
                     payload[keyword] = encode(item, writer)
             return tagged(tag, ir.DictAttr.get(payload))
 

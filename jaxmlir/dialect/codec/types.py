@@ -148,7 +148,9 @@ def dtype_of(element: ir.Type) -> Any:
             if impl.tag == tag:
                 return prng.KeyTy(impl)
         tags = ", ".join(sorted(impl.tag for impl in prng.prngs.values()))
-        raise ImportingError(f'{text}: no random-number generator "{tag}" is registered ({tags})')
+        raise ImportingError(
+            f'{text}: no random-number generator "{tag}" is registered, only {tags}'
+        )
     if text.startswith("!jaxpr.extended<"):
         return decode(ir.Attribute.parse(text[len("!jaxpr.extended<") : -1]))
     if text.startswith("!jaxpr.dtype<"):
@@ -157,7 +159,7 @@ def dtype_of(element: ir.Type) -> Any:
         return dtypes.float0
     dtype = dtype_called(text)
     if dtype is None:
-        raise ImportingError(f"{text} is the element type of no dtype of JAX")
+        raise ImportingError(f"{text} is not the element type of a dtype of JAX")
     return dtype
 
 
@@ -288,11 +290,11 @@ def _shape_said(type_: ir.RankedTensorType, extras: Mapping[str, ir.Attribute]) 
     said = decode(extras["shape"])
     constraints = decode(extras["constraints"]) if "constraints" in extras else ()
     if not all(isinstance(text, str) for text in (said, *constraints)):
-        raise ImportingError(f"{type_}: shape and constraints are strings")
+        raise ImportingError(f"{type_}: expected strings as shape and constraints")
     shape = symbolic_shape(said, tuple(constraints))
     static = [None if type_.is_dynamic_dim(i) else d for i, d in enumerate(type_.shape)]
     if [d if core.is_constant_dim(d) else None for d in shape] != static:
-        raise ImportingError(f'{type_}: the shape "{said}" is not one of that tensor\'s')
+        raise ImportingError(f'{type_}: the shape "{said}" does not match the tensor')
     return shape
 
 
@@ -320,7 +322,9 @@ def _make_shaped_array(type_: ir.RankedTensorType) -> Any:
     extras = {item.name: item.attr for item in encoding}
     if unknown := sorted(extras.keys() - _OF_TENSORS):
         expected = ", ".join(map(repr, _OF_TENSORS))
-        raise ImportingError(f"{type_}: the encoding's keys are {expected}, got '{unknown[0]}'")
+        raise ImportingError(
+            f"{type_}: expected an encoding with keys among {expected}, got '{unknown[0]}'"
+        )
     shape = _shape_said(type_, extras) if "shape" in extras else tuple(type_.shape)
     kwargs: dict[str, Any] = {}
     if "mesh" in extras:

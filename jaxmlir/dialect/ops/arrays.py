@@ -52,7 +52,7 @@ _MOVEMENT = group(
         distinct="each copy has a buffer of its own",
         inverse="the result itself",
     ),
-    # Joining and parting
+    # Joining and splitting
     op(
         "concatenate",
         None,
@@ -77,7 +77,7 @@ _MOVEMENT = group(
         "unstack",
         1,
         None,
-        "Parts the operand along an axis, which disappears.",
+        "Splits the operand along an axis, which disappears.",
         "axis: dimension",
         inverse="stack",
         traits=(Trait.SPLITTING,),
@@ -86,15 +86,15 @@ _MOVEMENT = group(
         "split",
         1,
         None,
-        "Parts the operand along an axis into pieces of the given sizes.",
+        "Splits the operand along an axis into pieces of the given sizes.",
         "sizes: ints, axis: dimension",
         inverse="concatenate",
         traits=(Trait.SPLITTING,),
     ),
     binary(
         "pad",
-        "Surrounds and interleaves the operand with the second operand, a scalar: (low, high, "
-        "interior) for each dimension.",
+        "Pads the operand with the second operand, a scalar, by (low, high, interior) in each "
+        "dimension.",
         "padding_config: any",
         linear=(0, 1),
         inverse="slice; y from the padding",
@@ -111,8 +111,7 @@ SHAPE = family(
         "constant",
         0,
         1,
-        "An array known when the program was written: `value`, or under `name` in the side table "
-        "of large constants.",
+        "A constant array: `value`, or the entry `name` in the side table of large constants.",
         "value: any?, name: str?",
         jax=OURS,
         inverse="not invertible: it has no operand",
@@ -145,7 +144,7 @@ SHAPE = family(
         "empty2",
         0,
         1,
-        "A scalar placeholder in a memory space, its value not defined.",
+        "A scalar placeholder in a memory space, whose value is not defined.",
         "dtype: dtype, memory_space: any?",
         inverse="not invertible: it has no operand",
     ),
@@ -167,19 +166,20 @@ SHAPE = family(
     ),
     unary(
         "bitcast_convert_type",
-        "The same bits as another dtype; widths that differ add or drop a last dimension.",
+        "Reads the bits as another dtype; if the widths differ, a last dimension is added or "
+        "dropped.",
         "new_dtype: dtype",
         inverse="bitcast_convert_type",
     ),
     unary(
         "to_edtype",
-        "An array of the representation type as one of an extended dtype.",
+        "An array of an extended dtype, from an array of its representation.",
         "edtype: dtype",
         inverse="no rule: extended dtypes are opaque",
     ),
     unary(
         "from_edtype",
-        "An array of an extended dtype as one of its representation type.",
+        "The representation of an array of an extended dtype.",
         "dtype: dtype",
         inverse="no rule: extended dtypes are opaque",
     ),
@@ -204,13 +204,13 @@ SHAPE = family(
         "shape_assertion",
         None,
         0,
-        "Stops the program unless the first operand is true; the others complete the message.",
+        "Stops the program unless the first operand is true; the others are put into the message.",
         "error_message: str",
         inverse="not invertible: it has no result",
     ),
 )
 
-_IN_PART = "in part if the indices are constants, no two alike"
+_IN_PART = "in part if the indices are constants and distinct"
 
 
 def _scatter(suffix: str, summary: str, **fields: object) -> Op:
@@ -240,20 +240,20 @@ INDEXING = family(
     "Slicing, gathering and scattering.",
     unary(
         "slice",
-        "Rectangular part, x[start:limit:stride] along every dimension.",
+        "Rectangular slice, x[start:limit:stride] along every dimension.",
         "start_indices: ints, limit_indices: ints, strides: ints?",
         linear=(0,),
-        inverse="a piece of x; all pieces together are x",
+        inverse="a slice of x; all slices together are x",
         traits=(Trait.MOVEMENT, Trait.SLICING),
     ),
     op(
         "dynamic_slice",
         None,
         1,
-        "Part of static sizes at run-time indices, clamped into bounds; operands (x, *indices).",
+        "Slice of static sizes at run-time indices, clamped into bounds; operands (x, *indices).",
         "slice_sizes: ints",
         linear=(0,),
-        inverse="a piece of x; all pieces together are x",
+        inverse="a slice of x; all slices together are x",
         domain="the indices are constants",
         traits=(Trait.MOVEMENT, Trait.SLICING),
         indices=(1, ...),
@@ -262,9 +262,9 @@ INDEXING = family(
         "dynamic_update_slice",
         None,
         1,
-        "x with a part overwritten at run-time indices; operands (x, update, *indices).",
+        "x with a slice overwritten at run-time indices; operands (x, update, *indices).",
         linear=(0, 1),
-        inverse="the update, and the piece of x around it",
+        inverse="the update, and the part of x around it",
         domain="the indices are constants",
         traits=(Trait.MOVEMENT, Trait.UPDATE),
         indices=(2, ...),
@@ -274,13 +274,13 @@ INDEXING = family(
         "gather",
         2,
         1,
-        "Slices of the first operand at the indices in the second; the mode rules indices out "
-        "of bounds.",
+        "Slices of the first operand at the indices in the second; the mode says what happens to "
+        "indices out of bounds.",
         "dimension_numbers: record GatherDimensionNumbers, slice_sizes: ints, "
         "unique_indices: bool = false, indices_are_sorted: bool = false, "
         "mode: enum GatherScatterMode, fill_value: any?",
         linear=(0,),
-        inverse="a piece of x; x itself where its elements are permuted",
+        inverse="a part of x; all of x if its elements are permuted",
         domain="the indices are constants, or all positions in some order",
         traits=(Trait.MOVEMENT, Trait.SLICING),
         indices=(1,),
@@ -288,8 +288,8 @@ INDEXING = family(
     _scatter(
         "",
         "x with slices overwritten; operands (x, indices, updates).",
-        inverse="the updates, and the piece of x around them",
-        domain="the indices are constants, no two alike",
+        inverse="the updates, and the part of x around them",
+        domain="the indices are constants and distinct",
     ),
     _scatter(
         "_add",
@@ -309,7 +309,7 @@ INDEXING = family(
         "_mul",
         "x with slices multiplied, x[indices] *= updates.",
         inverse="x = y / updates",
-        domain="the updates are not 0; of integers they are odd, or nothing overflows; " + _IN_PART,
+        domain="the updates are not 0; integers are odd, or nothing overflows; " + _IN_PART,
     ),
     _scatter(
         "_min",

@@ -6,10 +6,10 @@ from jaxmlir.dialect.ops.record import Op, Trait, binary, family, group, op, una
 
 SHARDING = family(
     "sharding",
-    "Placement: devices, shardings, layouts and memory spaces. The values stay what they are.",
+    "Placement: devices, shardings, layouts and memory spaces. The values do not change.",
     variadic(
         "shard_map",
-        "Calls a function on every device of a mesh, each with its own part of the operands.",
+        "Calls a function on every device of a mesh, each with its own shard of the operands.",
         "jaxpr: function, mesh: mesh, in_specs: each operand's any, out_specs: each result's any, "
         "check_vma: bool = true, newly_manual_axes: any",
         inverse="no rule: it runs on several devices, which exchange values",
@@ -23,27 +23,27 @@ SHARDING = family(
     ),
     unary(
         "sharding_constraint",
-        "The operand, laid out over devices as told.",
+        "The operand, constrained to a sharding.",
         "sharding: sharding, layout: layout?, context_mesh: mesh?, unconstrained_dims: any?",
         linear=(0,),
         inverse="the result itself",
     ),
     unary(
         "reshard",
-        "The operand, under another sharding in its type.",
+        "The operand, with another sharding in its type.",
         "dst_sharding: sharding, concrete_mesh: mesh?",
         linear=(0,),
     ),
     unary(
         "layout_constraint",
-        "The operand, in a layout of memory as told.",
+        "The operand, constrained to a memory layout.",
         "layout: layout",
         linear=(0,),
         inverse="the result itself",
     ),
     unary(
         "relayout",
-        "The operand, under another memory layout in its type.",
+        "The operand, with another memory layout in its type.",
         "dst_layout: layout",
         jax=">=0.11",
         linear=(0,),
@@ -52,7 +52,7 @@ SHARDING = family(
         "shard_alike",
         2,
         2,
-        "Both operands, laid out over devices alike.",
+        "Both operands, constrained to one sharding.",
         jax="<0.11",
         linear=(0, 1),
     ),
@@ -60,15 +60,15 @@ SHARDING = family(
         "inspect_sharding",
         1,
         0,
-        "Calls back with the sharding that the compiler chose for the operand.",
+        "Calls a Python function with the sharding that the compiler chose for the operand.",
         "callback: handle",
     ),
     unary(
         "with_memory_space_constraint",
-        "The operand, in a memory space as told.",
+        "The operand, constrained to a memory space.",
         "memory_space: any",
     ),
-    unary("remove_memory_space", "The operand, its type without a memory space."),
+    unary("remove_memory_space", "The operand, without a memory space in its type."),
     unary(
         "global_array_to_host_local_array",
         "This host's part of an array over all hosts.",
@@ -77,7 +77,7 @@ SHARDING = family(
     ),
     unary(
         "host_local_array_to_global_array",
-        "An array over all hosts, of this host's part.",
+        "The array over all hosts, from this host's part.",
         "global_mesh: mesh, pspec: spec",
         linear=(0,),
     ),
@@ -98,14 +98,18 @@ _ONCE = "a future is waited for once"
 def _start(name: str, *attributes: str, **fields: object) -> Op:
     """The asynchronous half of a collective, which returns a future that ``*_done`` waits for."""
     return unary(
-        f"{name}_start", f"Starts {name}: gives a future.", *attributes, distinct=_ONCE, **fields
+        f"{name}_start",
+        f"Starts {name}; the result is a future.",
+        *attributes,
+        distinct=_ONCE,
+        **fields,
     )
 
 
 def _done(name: str, **fields: object) -> Op:
     return unary(
         f"{name}_done",
-        f"Waits for {name}_start: the value of the future.",
+        f"Waits for the future of {name}_start; the result is its value.",
         distinct=_ONCE,
         **fields,
     )
@@ -126,7 +130,7 @@ _REDUCTIONS = group(
     unary("unreduced_pmin", "Minimum of an operand typed as unreduced.", _AXES, jax=">=0.11"),
     unary(
         "reduce_scatter",
-        "psum of which each device keeps its own part along a dimension.",
+        "psum whose result is scattered: each device keeps its part along a dimension.",
         _SCATTER,
         _GROUPS,
         linear=(0,),
@@ -172,7 +176,7 @@ COLLECTIVES = family(
         "ragged_all_to_all",
         6,
         1,
-        "all_to_all of parts of run-time sizes, of operands (operand, output, input_offsets, "
+        "all_to_all with parts of run-time sizes; operands (operand, output, input_offsets, "
         "send_sizes, output_offsets, recv_sizes).",
         _NAME,
         _GROUPS,
@@ -202,14 +206,14 @@ COLLECTIVES = family(
     ),
     unary(
         "psend",
-        "Sends the operand along (source, destination) pairs: gives a token.",
+        "Sends the operand along (source, destination) pairs; the result is a token.",
         _NAME,
         "perm: any",
         distinct="every message is sent",
     ),
     unary(
         "precv",
-        "Receives an array along (source, destination) pairs, of a token operand.",
+        "Receives an array along (source, destination) pairs; the operand is a token.",
         "out_shape: type",
         _NAME,
         "perm: any",

@@ -24,14 +24,14 @@ STATE = family(
         _SPACE,
         "pin: bool = false @ >=0.11",
     ),
-    unary("freeze", "The value of a reference, which ends here."),
+    unary("freeze", "Ends a reference and returns its value."),
     op("free_ref", 1, 0, "Ends a reference without reading it."),
-    op("get", None, 1, "Reads ref[indices], of operands (ref, *indices).", "tree: tree"),
+    op("get", None, 1, "Reads ref[indices]; operands (ref, *indices).", "tree: tree"),
     op(
         "swap",
         None,
         1,
-        "Writes ref[indices] and gives its old value, of operands (ref, value, *indices).",
+        "Writes ref[indices] and returns its old value; operands (ref, value, *indices).",
         "tree: tree",
         # A kernel on a SparseCore may mask, add or compress as it writes.
         "has_mask: bool = absent, add: bool = absent, compress: bool = absent",
@@ -40,7 +40,7 @@ STATE = family(
         "addupdate",
         None,
         0,
-        "Adds to ref[indices], of operands (ref, value, *indices).",
+        "Adds to ref[indices]; operands (ref, value, *indices).",
         "tree: tree",
     ),
     unary(
@@ -48,13 +48,15 @@ STATE = family(
     ),
     variadic(
         "run_state",
-        "Calls a function on references that hold the operands: gives their values at the end.",
+        "Calls a function on references that hold the operands; the results are their final "
+        "values.",
         "jaxpr: function, which_linear: bools, is_initialized: bools",
         bodies="inspected",
     ),
     variadic(
         "run_scoped",
-        "Calls a function on references that live as long as the call; operands are its consts.",
+        "Calls a function on references that live as long as the call; the operands are its "
+        "consts.",
         "jaxpr: function, collective_axes: any = (), ref_transforms: any? = none",
         bodies="inspected",
     ),
@@ -66,7 +68,7 @@ STATE = family(
         "to: str?",
     ),
     unary("unpin", "The value of a pinned buffer."),
-    unary("stage", "The operand, a value of the program even where it was a literal.", linear=(0,)),
+    unary("stage", "The operand, as a value of the program even if it was a literal.", linear=(0,)),
     traits=(Trait.IMPURE,),
     inverse="no rule: what a reference held before is not kept",
     distinct="it depends on what a reference or buffer holds",
@@ -133,7 +135,7 @@ EFFECTS = family(
         "check",
         None,
         0,
-        "A run-time check of `jax.experimental.checkify` that nobody has collected yet.",
+        "A run-time check of `jax.experimental.checkify` that is not functionalized yet.",
         "err_tree: tree, debug: bool = false",
     ),
     # Order
@@ -141,7 +143,7 @@ EFFECTS = family(
     op("after_all", None, 1, "A token that comes after all of the operands."),
     variadic(
         "optimization_barrier",
-        "The operands; no optimisation moves anything across.",
+        "The operands; no optimization moves an op across it.",
         linear=(0, ...),
         inverse="the results themselves",
     ),
@@ -155,7 +157,7 @@ EFFECTS = family(
     binary(
         "tie",
         "The second operand, made to depend on the first.",
-        inverse="the result itself, of the second operand",
+        inverse="y = z",
     ),
     traits=(Trait.IMPURE,),
     inverse="not invertible: a side effect is not undone",

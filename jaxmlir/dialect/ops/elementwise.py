@@ -24,10 +24,10 @@ def _sum(name: str, summary: str) -> Op:
 
 ELEMENTWISE = family(
     "elementwise",
-    "Elementwise arithmetic: operands and results have one shape; each element is on its own.",
+    "Elementwise arithmetic: operands and results have the same shape.",
     # Arithmetic
     _sum("add", "Elementwise sum, x + y."),
-    _sum("add_any", "Sum of two cotangents, x + y: what transposition accumulates with."),
+    _sum("add_any", "Sum of two cotangents, x + y; transposition accumulates cotangents by it."),
     binary(
         "sub",
         "Elementwise difference, x - y.",
@@ -53,8 +53,8 @@ ELEMENTWISE = family(
             "mul(neg(x), neg(y)) = mul(x, y) if integer or float",
         ),
         inverse="x = z / y, y = z / x; x = sqrt(z) where both are x",
-        domain="the known operand is not 0; a constant 0 leaves the element open; of integers it "
-        "is odd, or nothing overflows",
+        domain="the known operand is not 0; a constant 0 leaves the element unknown; an integer is "
+        "odd, or nothing overflows",
         linear_each=(0, 1),
     ),
     binary(
@@ -64,7 +64,7 @@ ELEMENTWISE = family(
     ),
     binary(
         "div",
-        "Elementwise quotient, x / y; of integers rounded towards zero.",
+        "Elementwise quotient, x / y; for integers, rounded towards zero.",
         linear=(0,),
         folds=(
             "div(x, 1) = x if integer or float",
@@ -110,7 +110,7 @@ ELEMENTWISE = family(
         "clamp",
         3,
         1,
-        "x limited to an interval, min(max(x, lo), hi), of operands (lo, x, hi).",
+        "x limited to an interval, min(max(x, lo), hi); operands (lo, x, hi).",
         inverse="not invertible: what lies outside the interval is lost",
     ),
     unary(
@@ -125,8 +125,8 @@ ELEMENTWISE = family(
     ),
     unary(
         "abs",
-        "Absolute value, |x|; of a complex number its modulus.",
-        inverse="not invertible: x and -x have one absolute value",
+        "Absolute value, |x|; for a complex number, its modulus.",
+        inverse="not invertible: x and -x have the same absolute value",
         folds=(
             "abs(abs(x)) = abs(x)",
             # At 0 JAX takes the derivative from one side; in abs(neg(x)) it would be the other.
@@ -171,8 +171,7 @@ ELEMENTWISE = family(
         "polynomial",
         None,
         1,
-        "Polynomial in the first operand, a0 + x (a1 + x (a2 + ...)), of operands (x, a0, a1, "
-        "...).",
+        "Polynomial in the first operand, a0 + x (a1 + x (a2 + ...)); operands (x, a0, a1, ...).",
         # The maximal number of terms that are unrolled rather than computed in a loop.
         "unroll: int = absent",
         jax=">=0.12",
@@ -200,7 +199,7 @@ ELEMENTWISE = family(
     ),
     unary(
         "round",
-        "The nearest integer; the method says where halves go.",
+        "The nearest integer; rounding_method says where halves go.",
         "rounding_method: enum RoundingMethod",
         inverse="not invertible: round is many-to-one",
     ),
@@ -211,7 +210,7 @@ ELEMENTWISE = family(
     ),
     binary(
         "nextafter",
-        "The float next after x in the direction of y.",
+        "The next float after x in the direction of y.",
         inverse="not invertible: the direction of the step is lost",
     ),
     unary(
@@ -296,14 +295,14 @@ _COMPLEX: tuple[Op, ...] = (
         "Real part.",
         linear=(0,),
         folds=("real(complex(x, y)) = x",),
-        inverse="complex(x, y), of the imaginary part too",
+        inverse="complex(x, y), if the imaginary part is known, too",
     ),
     unary(
         "imag",
         "Imaginary part.",
         linear=(0,),
         folds=("imag(complex(x, y)) = y",),
-        inverse="complex(x, y), of the real part too",
+        inverse="complex(x, y), if the real part is known, too",
     ),
     unary(
         "conj",
@@ -327,7 +326,7 @@ BITWISE = family(
     "Bitwise and logical operations on integers and booleans, element by element.",
     unary(
         "not",
-        "Bitwise complement, ~x; of booleans the negation.",
+        "Bitwise complement, ~x; for booleans, the negation.",
         inverse="not",
         folds=(
             "not(not(x)) = x",
@@ -374,7 +373,7 @@ BITWISE = family(
     ),
     binary(
         "shift_left",
-        "x << y; 0 once y reaches the width.",
+        "x << y; 0 if y is at least the width.",
         folds=("shift_left(x, 0) = x",),
         inverse="not invertible: the bits shifted out are lost",
     ),
@@ -393,12 +392,12 @@ BITWISE = family(
     unary(
         "population_count",
         "Number of bits of x that are set.",
-        inverse="not invertible: many integers have as many bits set",
+        inverse="not invertible: many integers have the same number of bits set",
     ),
     unary(
         "clz",
         "Number of leading zero bits of x.",
-        inverse="not invertible: every integer of one magnitude has the same count",
+        inverse="not invertible: integers of the same magnitude have the same count",
     ),
     traits=(Trait.ELEMENTWISE,),
 )
@@ -436,8 +435,7 @@ COMPARISON = family(
         "select_n",
         None,
         1,
-        "Elementwise choice cases[which], of operands (which, *cases); which is boolean or "
-        "integer.",
+        "Elementwise choice cases[which]; operands (which, *cases); which is boolean or integer.",
         linear=(1, ...),
         folds=(
             "select_n(p, x) = x",
@@ -447,7 +445,7 @@ COMPARISON = family(
             "select_n(not(p), x, y) = select_n(p, y, x) if boolean",
             "select_n(p, 0, ~0) = p if boolean",
         ),
-        inverse="what each case is where it is selected, put together",
+        inverse="the cases, each known where it is selected",
         domain="which is known",
     ),
     traits=(Trait.ELEMENTWISE,),
@@ -493,7 +491,7 @@ SPECIAL = family(
         "regularized_incomplete_beta",
         3,
         1,
-        "Regularised incomplete beta function I_x(a, b), of operands (a, b, x).",
+        "Regularised incomplete beta function I_x(a, b); operands (a, b, x).",
     ),
     # Bessel and zeta functions
     unary(
@@ -506,12 +504,10 @@ SPECIAL = family(
         "Scaled modified Bessel function of order 1, exp(-|x|) I1(x).",
         inverse="not invertible: it rises and falls on x > 0",
     ),
-    binary(
-        "zeta", "Hurwitz zeta function, the sum over k >= 0 of (k + q) ** -x, of operands (x, q)."
-    ),
+    binary("zeta", "Hurwitz zeta function, the sum over k >= 0 of (k + q) ** -x; operands (x, q)."),
     traits=(
         Trait.ELEMENTWISE,
         Trait.TRANSCENDENTAL,
     ),
-    inverse="no rule: the inverse is no elementary function",
+    inverse="no rule: the inverse is not an elementary function",
 )

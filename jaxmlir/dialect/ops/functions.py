@@ -22,12 +22,12 @@ CONTROL_FLOW = family(
         "while",
         "Loop while a condition holds: (*condition consts, *body consts, *carry) -> carry.",
         "cond_jaxpr: function, body_jaxpr: function, cond_nconsts: int = 0, body_nconsts: int = 0",
-        inverse="a while that runs the body's inverse as many times",
+        inverse="a while that runs the body's inverse the same number of times",
         domain="the condition depends on known values only",
     ),
     variadic(
         "cond",
-        "Calls one of several functions: branches[i], for operands (i, *args).",
+        "Calls one of several functions, branches[i]; operands (i, *args).",
         "branches: functions",
         # For a cond on `platform_index`: the platforms of each branch.
         "branches_platforms: platforms = absent",
@@ -38,8 +38,8 @@ CONTROL_FLOW = family(
         "platform_index",
         0,
         1,
-        "Which group of platforms the program is compiled for, a scalar integer: the index that "
-        "a `cond` over implementations takes.",
+        "The index of the group of platforms that the program is compiled for, a scalar integer; "
+        "a `cond` over implementations takes it.",
         "platforms: platforms",
         inverse="not invertible: it has no operand",
     ),
@@ -55,19 +55,18 @@ CHECKPOINTING = family(
     "checkpointing",
     """Loops that can be reversed with a fixed number of states in memory.
 
-These are primitives of jaxmlir, with rules for all that JAX does with its own.
+These are primitives of jaxmlir. They have rules for all that JAX does with its own primitives.
 """,
     variadic(
         "checkpointed_while",
-        "As while; with record, buffers of the states that were kept follow the carry, and where "
-        "they are: (*condition consts, *body consts, *carry) -> (*carry, *buffers, rows, "
-        "positions, steps).",
+        "As while; with `record`, buffers of the kept states and their positions follow the carry: "
+        "(*condition consts, *body consts, *carry) -> (*carry, *buffers, rows, positions, steps).",
         "cond_jaxpr: function, body_jaxpr: function, checkpoints: int, cond_nconsts: int = 0, "
         "body_nconsts: int = 0, record: bool = false",
     ),
     variadic(
         "reverse_sweep",
-        "Visits the states of a loop backwards: (a[k], y[k]) = step(*consts, *x[k], *y[k+1]), of "
+        "Visits the states of a loop backwards: (a[k], y[k]) = step(*consts, *x[k], *y[k+1]); "
         "operands (*condition consts, *consts, *x[0], *record, *y[last]); results (*sums of a, "
         "*y[0]).",
         "cond_jaxpr: function, advance_jaxpr: function, step_jaxpr: function, "
@@ -79,12 +78,12 @@ These are primitives of jaxmlir, with rules for all that JAX does with its own.
         "(*residuals, *linear operands).",
         "call_jaxpr: function, transpose_jaxpr: function, num_res: int = 0",
     ),
-    inverse="no rule: it belongs to derivatives",
+    inverse="no rule: it occurs in derivatives only",
 )
 
 CALLS = family(
     "calls",
-    "Ops that call a function, and say how it is compiled, differentiated or batched.",
+    "Ops that call a function and define how it is compiled, differentiated or batched.",
     call(
         "jit",
         "Calls a function that is compiled as a unit.",
@@ -116,7 +115,7 @@ CALLS = family(
         "those that the policy keeps.",
         "jaxpr: function, prevent_cse: bool or bools = true, differentiated: bool = false, "
         "policy: policy?",
-        distinct="what is recomputed is meant to be",
+        distinct="the recomputation is intended",
     ),
     unary(
         "name",
@@ -138,10 +137,11 @@ CALLS = family(
     ),
     call(
         "custom_inverse_call",
-        "Calls a function that has its own inverses: the k-th gives the operands operands[k] from "
-        "the results and the other operands, and log|det| of its derivative by them.",
+        "Calls a function that has its own inverses: the k-th computes the operands operands[k] "
+        "from the results and the other operands, and log|det| of the function's derivative with "
+        "respect to them.",
         "call_jaxpr: function, inverses: functions, log_dets: functions, operands: any",
-        inverse="the call of the inverse that is given, else that of the function's inverse",
+        inverse="a call of the given inverse, or else of the function's inverse",
     ),
     call(
         "custom_partitioning",
@@ -208,26 +208,29 @@ CUSTOM_DERIVATIVES = family(
     """
 Ops that carry a user's own derivative rules, as functions, and the one that has no derivative.
 
-The rules live in the program, so they can be saved, inspected and transformed. A rule that could
-not be traced leaves its function out and the reason in ``*_error``: running the program works, and
+The rules live in the program, so they can be saved, inspected and transformed. If a rule could not
+be traced, its function is absent and ``*_error`` has the reason: running the program works, and
 only differentiating it raises that error. JAX's params hold Python callables in place of these
 functions.
 
-What belongs to a rule rather than to a call of it stands on the rule's function:
-``jaxpr.out_zeros`` tells which of its results are zero and left out, ``jaxpr.num_res`` how many
-residuals a forward rule gives, and ``jaxpr.input_fwds`` which of them are operands, by index, and
-so left out too.  ``jaxpr.in_zeros`` tells which of its tangents a JVP rule, or which of its
-cotangents a backward rule, takes for zero, and so does not take; there is a rule for each of these
-patterns, or for those of a single tangent, where there are more than a few.  Of a forward rule it
-tells which operands have no tangents: that is what it was told.  Each has its own residuals, and so
-backward rules of its own.  Operands that a rule closes over, and reads, have no tangents for it
-either.
+Attributes of a rule's function describe the rule:
 
-A function that stands for a primitive of another process has that one's other rules, too.  A
-transpose takes the operands in which ``jaxpr.linear`` does not tell that it is one, and the
-cotangents of results, and gives those of the others.  A batching rule takes the operands that
-``jaxpr.batched`` tells with a dimension in front, of the symbolic size ``jaxpr.batch_size``, and
-gives the results that ``jaxpr.out_batched`` tells with one.
+- ``jaxpr.out_zeros``: the results that are zero, which the rule does not return.
+- ``jaxpr.num_res``: the number of residuals of a forward rule.
+- ``jaxpr.input_fwds``: for each residual of a forward rule, the index of the operand that it is, if
+  it is one. The rule does not return these residuals.
+- ``jaxpr.in_zeros``: the tangents of a JVP rule, or the cotangents of a backward rule, that are
+  zero, which the rule does not take. There is a rule for each pattern of zeros, or, where patterns
+  are many, for each single nonzero tangent. Of a forward rule: the operands that have no tangents,
+  as the rule was told when it was traced. Each forward rule has residuals of its own, and so
+  backward rules of its own. An operand that a rule closes over and reads has no tangent for it,
+  either.
+
+A function that stands for a primitive of another process has the other rules of that primitive,
+too. A transpose takes the operands that ``jaxpr.linear`` does not mark and the cotangents of the
+results, and returns the cotangents of the operands that ``jaxpr.linear`` marks. A batching rule
+takes the operands that ``jaxpr.batched`` marks with a leading dimension of the symbolic size
+``jaxpr.batch_size``, and returns the results that ``jaxpr.out_batched`` marks with one.
 """,
     call(
         "custom_jvp_call_jaxpr",
@@ -270,17 +273,18 @@ gives the results that ``jaxpr.out_batched`` tells with one.
         "callee: function, transpose: function = absent",
         # For a transpose that closes over values.
         "transpose_thunk: handle = absent, num_callee_consts: int = 0, num_res: int = 0",
-        inverse="no rule: it belongs to derivatives",
+        inverse="no rule: it occurs in derivatives only",
     ),
     variadic(
         "remat_opt",
         "The forward rule of a custom_vjp whose residuals may be recomputed: results (*residuals, "
-        "*results); where no residual is used, a call of fun_jaxpr on the operands but the consts.",
+        "*results); if no residual is used, a call of fun_jaxpr on the operands without the "
+        "consts.",
         "fwd_jaxpr: function, fun_jaxpr: function = absent",
         # For a function that closes over values.
         "fun_jaxpr_thunk: handle = absent, num_consts: int = 0, num_res: int = 0",
-        distinct="what is recomputed is meant to be",
-        inverse="no rule: it belongs to derivatives",
+        distinct="the recomputation is intended",
+        inverse="no rule: it occurs in derivatives only",
     ),
     unary(
         "stop_gradient",

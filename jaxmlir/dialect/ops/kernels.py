@@ -49,13 +49,13 @@ HARDWARE = family(
         "Calls a function that cuDNN fuses into one kernel.",
         "name: str, jaxpr: function",
     ),
-    op("rnn_fwd", 5, None, "A cuDNN LSTM, of operands (x, h0, c0, weights, lengths).", _RNN),
+    op("rnn_fwd", 5, None, "A cuDNN LSTM; operands (x, h0, c0, weights, lengths).", _RNN),
     op("rnn_bwd", 10, None, "Gradient of a cuDNN LSTM.", _RNN),
     op(
         "scaled_matmul",
         4,
         None,
-        "Product of block-scaled matrices by cuDNN, of operands (a, b, a_scale, b_scale).",
+        "Product of block-scaled matrices by cuDNN; operands (a, b, a_scale, b_scale).",
         "preferred_element_type: dtype",
     ),
     op(
@@ -110,7 +110,7 @@ HARDWARE = family(
     ),
     variadic(
         "custom_fusion",
-        "Calls a function that says itself how Pallas fuses it.",
+        "Calls a function that has its own rules for fusion by Pallas.",
         "jaxpr: function, num_consts: int = 0, eval_rule: handle, pull_block_spec_rule: handle?, "
         "push_block_spec_rule: handle?, pallas_jaxpr: function?, pallas_num_consts: int = 0, "
         "in_tree: tree @ <0.12, out_tree: tree @ <0.12, kernel_out_tree: tree @ <0.12",
@@ -164,14 +164,16 @@ are imported like a user's own primitive, and stay in the kernel that they were 
         "masked_swap",
         None,
         1,
-        "Writes ref[indices] where the mask holds and gives the old values.",
+        "Writes ref[indices] where the mask holds and returns the old values.",
         _TREE,
         "eviction_policy: any?",
     ),
     # Facts for the compiler
     unary("multiple_of", "The operand, known to be a multiple of each value.", "values: any"),
     unary(
-        "max_contiguous", "The operand, known to rise by ones in runs of each value.", "values: any"
+        "max_contiguous",
+        "The operand, known to rise by ones in runs of these lengths.",
+        "values: any",
     ),
     # Elementwise and shape
     unary(

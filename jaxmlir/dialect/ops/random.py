@@ -32,12 +32,12 @@ RANDOM = family(
     ),
     binary(
         "random_gamma",
-        "Gamma samples of shape parameter a, of operands (key, a); their logarithms in log space.",
+        "Gamma samples of shape parameter a; operands (key, a); their logarithms in log space.",
         "log_space: bool = false",
         inverse="not invertible: a sample says little about its parameters",
     ),
     # Generators
-    op("threefry2x32", 4, 2, "Threefry-2x32 hash, of operands (key0, key1, counter0, counter1)."),
+    op("threefry2x32", 4, 2, "Threefry-2x32 hash; operands (key0, key1, counter0, counter1)."),
     op("threefry4x32", 8, 4, "Threefry-4x32 hash, of four key words and four counter words."),
     op("philox2x32", 3, 2, "Philox-2x32 hash, of a key word and two counter words."),
     op("philox4x32", 6, 4, "Philox-4x32 hash, of two key words and four counter words."),
@@ -52,7 +52,7 @@ RANDOM = family(
         "rng_uniform",
         "Uniform samples in [a, b) from XLA's stateful generator.",
         "shape: ints",
-        distinct="the generator has a state: every op gives other numbers",
+        distinct="the generator has a state: every op gives different numbers",
         traits=(Trait.IMPURE,),
     ),
     # The key-reuse checker

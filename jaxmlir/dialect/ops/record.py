@@ -101,19 +101,19 @@ class Trait(enum.Enum):
 
     ADDITIVE = "The result is x + y or x - y."
     CALL = (
-        "The results are those of one function, run once: the one that the op's first attribute of "
-        "that kind names."
+        "The results are those of one call of a function: the one that the op's first attribute of "
+        "kind `function` names."
     )
     COMMUTATIVE = "The two operands may be exchanged without changing a bit of the result."
     CONTRACTION = "Each element of the result is a sum of products of elements of two operands."
-    CUMULATIVE = "Each element of the result combines those before it along an axis, and itself."
+    CUMULATIVE = "Each element of the result combines the elements up to it along an axis."
     CUSTOM_CALL = "The op runs code that is not part of XLA: it has to be allowed in a loaded file."
     ELEMENTWISE = (
-        "Each element of the result is computed of those at its place in the operands; "
-        "scalars and dimensions of size 1 serve every place."
+        "Each element of the result is computed from the operands' elements at the same index; "
+        "scalars and dimensions of size 1 are broadcast."
     )
-    IMPURE = "What the op does depends on where it stands, or is seen by others: it is not moved."
-    JOINING = "The result is the operands side by side."
+    IMPURE = "The op depends on its place in the program, or others observe it: it is not moved."
+    JOINING = "The result is the operands joined along an axis."
     MOVEMENT = "Each element of the results is an element of an operand, or a fill value."
     REDUCTION = "Elements are combined along `axes`, which disappear."
     RESHAPE = (
@@ -122,7 +122,7 @@ class Trait(enum.Enum):
     )
     SLICING = "The result is a part of the first operand."
     SPLITTING = "The results are the parts of the operand along an axis."
-    TRANSCENDENTAL = "An elementwise function that takes a series or a library call."
+    TRANSCENDENTAL = "An elementwise function that is computed by a series or a library call."
     UPDATE = "The result is the first operand, a part of it overwritten or combined with another."
     VIEW = "Dimensions are permuted, split, merged, dropped or new: no element need be moved."
 
@@ -342,7 +342,7 @@ def call(
     name: str,
     summary: str,
     *attributes: str | Attr,
-    inverse: str = "the call of the function's inverse",
+    inverse: str = "a call of the function's inverse",
     traits: tuple[Trait, ...] = (),
     **fields: Any,
 ) -> Op:

@@ -32,23 +32,23 @@ REDUCTION = family(
     _reduction(
         "reduce_max",
         "max",
-        "Largest element over axes; NaN if there is one.",
+        "Largest element over axes; NaN if any is NaN.",
         _AXES,
         "out_sharding: sharding? @ >=0.11.1",
     ),
     _reduction(
         "reduce_min",
         "min",
-        "Smallest element over axes; NaN if there is one.",
+        "Smallest element over axes; NaN if any is NaN.",
         _AXES,
         "out_sharding: sharding? @ >=0.11.1",
     ),
-    _reduction("reduce_and", "and", "Bitwise and over axes; of booleans `all`.", _AXES),
-    _reduction("reduce_or", "or", "Bitwise or over axes; of booleans `any`.", _AXES),
+    _reduction("reduce_and", "and", "Bitwise and over axes; for booleans, `all`.", _AXES),
+    _reduction("reduce_or", "or", "Bitwise or over axes; for booleans, `any`.", _AXES),
     _reduction("reduce_xor", "xor", "Bitwise exclusive or over axes.", _AXES),
     variadic(
         "reduce",
-        "Reduction by any associative function, of operands (*arrays, *initial values): a "
+        "Reduction by any associative function; operands (*arrays, *initial values): a "
         "result for each array.",
         "jaxpr: function, dimensions: dimensions",
         bodies="inspected",
@@ -71,7 +71,7 @@ REDUCTION = family(
         "cumprod",
         "Running product, y[i] = x[0] * ... * x[i].",
         inverse="quotients, x[i] = y[i] / y[i - 1]",
-        domain="x is not 0; of integers it is odd, or nothing overflows",
+        domain="x is not 0; an integer is odd, or nothing overflows",
         combine="mul",
     ),
     _cumulative(
@@ -94,10 +94,11 @@ REDUCTION = family(
     # Orderings
     variadic(
         "sort",
-        "Sorts along a dimension by the first num_keys operands; the others are permuted alike.",
+        "Sorts along a dimension by the first num_keys operands; the others are permuted in the "
+        "same way.",
         "dimension: dimension, is_stable: bool, num_keys: int",
-        inverse="the operands, permuted back by one that is known before and after: the indices",
-        domain="the elements of that one differ",
+        inverse="the operands, permuted back by an operand that is known before the sort and after",
+        domain="the elements of that operand are distinct",
     ),
     op(
         "top_k",
@@ -183,7 +184,7 @@ CONTRACTION = family(
         _PRECISION,
         "out_sharding: sharding?",
         inverse="solve, at each pixel",
-        domain="the kernel is known, of one pixel, and invertible",
+        domain="the kernel is known, has one pixel, and is invertible",
         traits=(Trait.CONTRACTION,),
         linear_each=(0, 1),
     ),
@@ -198,7 +199,7 @@ CONTRACTION = family(
     # Windowed reductions
     variadic(
         "reduce_window",
-        "Reduction of every window by any associative function, of operands (*arrays, *initial "
+        "Reduction of every window by any associative function; operands (*arrays, *initial "
         "values).",
         "jaxpr: function, consts: any = ()",
         _DILATED,
@@ -212,8 +213,8 @@ CONTRACTION = family(
         "select_and_scatter",
         3,
         1,
-        "Combines each source element, by one function, with the element that another selects in "
-        "its window; operands (operand, source, initial value).",
+        "Combines each source element, by scatter_jaxpr, with the element that select_jaxpr "
+        "selects in its window; operands (operand, source, initial value).",
         "select_jaxpr: function, select_consts: any = (), scatter_jaxpr: function, "
         "scatter_consts: any = ()",
         _WINDOW,
@@ -222,8 +223,8 @@ CONTRACTION = family(
     ),
     binary(
         "select_and_scatter_add",
-        "Transpose of a windowed maximum or minimum: adds each source element where its window "
-        "of the second operand selects.",
+        "Transpose of a windowed maximum or minimum: adds each source element at the element that "
+        "its window of the second operand selects.",
         "select_prim: primitive",
         _WINDOW,
         linear=(0,),

@@ -173,12 +173,13 @@ class FactorLogsumexp(Pass):
     """Compute exponentials of loop-invariant terms of log-sum-exps before the loop.
 
     Options:
-      min-iterations: of the loop.
-      min-elements: that are summed up in an iteration; by default as many as take as long as it
-        takes to start the kernel of the product.
-      min-ratio: how many exponentials become products, for each that an iteration still takes.
-      calls: how often the program is taken to be called: the exponentials have to make up within
-        so many calls for compiling a second loop.
+      min-iterations: the least number of iterations of the loop.
+      min-elements: the least number of elements that an iteration sums; by default as many as
+        take the time of starting the kernel of the product.
+      min-ratio: the least number of exponentials that become products, for each that stays in an
+        iteration.
+      calls: the assumed number of calls of the program: the exponentials saved in these have to
+        make up for the time to compile a second loop.
     """
 
     name: ClassVar[str] = "jaxpr-factor-logsumexp"

@@ -59,10 +59,10 @@ class GatherDot(Pass):
     """Select rows before a matrix product or after, whichever costs less.
 
     Options:
-      min-gain: how many times faster the new order has to be in the estimate.
-      sure-gain: the same of an order that takes fewer operations and fewer bytes.
-      calls: how often the program is taken to be called: selections in the place of products with
-        masks have to make up within so many calls for the time that they take to compile.
+      min-gain: how many times faster the new order has to be, by the estimate.
+      sure-gain: the same for an order that takes fewer operations and fewer bytes.
+      calls: the assumed number of calls of the program: selections that replace products with
+        masks have to save, in these, the time to compile them.
     """
 
     name: ClassVar[str] = "jaxpr-gather-dot"

@@ -46,7 +46,7 @@ class HoistSlices(Pass):
     """Select elements before elementwise ops instead of after, where few are selected.
 
     Options:
-      factor: how many times more elements a value must have than are selected of it.
+      factor: how many times fewer elements must be computed after the move.
     """
 
     name: ClassVar[str] = "jaxpr-hoist-slices"

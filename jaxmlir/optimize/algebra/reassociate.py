@@ -47,10 +47,10 @@ from jaxmlir.passes.base import Amount, Pass
 
 
 class Reassociate(Pass):
-    """Multiply matrices in the order that costs least, and sums of cheap ones term by term.
+    """Multiply matrices in the cheapest order; distribute products over sums where that is cheaper.
 
     Options:
-      min-gain: how many times faster the new order, or the sum of products, has to be in the
+      min-gain: how many times faster the new order, or the sum of products, has to be, by the
         estimate.
     """
 

@@ -88,8 +88,9 @@ class ReassociateSolves(Pass):
     """Solve linear systems only for needed vectors; in long loops, multiply by inverses.
 
     Options:
-      min-gain: how many times fewer operations it must take to solve for vectors.
-      min-iterations: of a loop, for each row of the matrix to invert, with 32 rows more.
+      min-gain: how many times fewer operations solving for vectors must take.
+      min-iterations: a matrix of n rows is inverted before a loop of at least so many times
+        (n + 32) iterations.
     """
 
     name: ClassVar[str] = "jaxpr-reassociate-solves"

@@ -180,7 +180,8 @@ def _sum(_: Rules, node: OpView) -> ir.Value | None:
     readers = (use.owner for use in value.uses)
     if not any(op.name == "jaxpr.reshape" and op.results[0].type == merged for op in readers):
         return None
-    remark(node.op, f"summed over the {len(shape)} dimensions in which other ops read the array")
+    text = f"summed in the shape of {len(shape)} dimensions in which other ops read the array"
+    remark(node.op, text)
     flat = build("reshape", [value], merged, new_sizes=tuple(shape))
     return build("reduce_sum", [flat], node.op.results[0].type, axes=(first,))
 

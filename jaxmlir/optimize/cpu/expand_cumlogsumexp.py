@@ -42,7 +42,7 @@ OPS = 28
 
 
 class ExpandCumlogsumexp(ExpandOps):
-    """Write logarithms of cumulative sums of exponentials as steps over halves.
+    """Expand cumulative log-sum-exps by recursive halving.
 
     Options:
       min-length: axes of fewer elements are left alone.

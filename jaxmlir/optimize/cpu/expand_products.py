@@ -64,7 +64,7 @@ _ALGORITHMS = (lax.DotAlgorithm, lax.DotAlgorithmPreset)
 
 
 class ExpandProducts(ExpandOps):
-    """Expand products that contract no elements, or few of rows or small matrices, elementwise.
+    """Write products that sum no elements, or few in rows or small matrices, as elementwise ops.
 
     Options:
       max-size: products that sum more elements are left alone.

@@ -79,8 +79,8 @@ class ExpandOps(Pass):
     """Base of passes that write ops as several others.
 
     Options:
-      calls: how often the program is taken to be called: an expansion has to save, within so many
-        calls, the time that compiling it takes.
+      calls: the assumed number of calls of the program: an expansion has to save, in these, the
+        time to compile it.
     """
 
     compilers: ClassVar[tuple[str, ...]] = ("cpu",)

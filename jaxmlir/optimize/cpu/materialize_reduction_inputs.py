@@ -67,8 +67,9 @@ def _summed_apart(body: FunctionView) -> list[FencedValue]:
         if name in LIBRARY_REDUCTIONS and search.is_summed_alone(operands[0])
     }
     sums = Counter(shared for sum_reads in reads.values() for shared in sum_reads.shared)
+    reason = "XLA would otherwise store values that it is computed from, for the sum that reads it"
     return [
-        FencedValue(i, 0, "XLA would otherwise store other values for the sum that reads it")
+        FencedValue(i, 0, reason)
         for i, sum_reads in reads.items()
         if len(sum_reads.arrays) > 1 and any(sums[shared] == 1 for shared in sum_reads.shared)
     ]

@@ -86,6 +86,6 @@ def _in_two_ways(body: FunctionView, slices: Iterable[int]) -> list[FencedValue]
                 del reaching[source, way]
         if reaching:
             reads[first] = tuple(reaching)[:_MAX_READS]
-    reason = "its user reads this slice with two index maps"
+    reason = "its user reads it with two index maps"
     twice = [source for source, several in ways.items() if len(several) > 1]
     return [FencedValue(*sources[source], reason) for source in twice]

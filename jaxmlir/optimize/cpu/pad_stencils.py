@@ -447,7 +447,7 @@ MARGIN = 0.25
 
 
 class PadStencils(Pass):
-    """Store arrays that are read at shifted places with a margin, and read the shifts as slices.
+    """Read shifts of an array as slices of one copy with a margin.
 
     Options:
       min-elements: arrays of fewer elements are left alone.

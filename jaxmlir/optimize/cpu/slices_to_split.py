@@ -50,7 +50,7 @@ MIN_PIECE = 16
 
 
 class SlicesToSplit(Pass):
-    """Take slices that lie beside one another from one split, in loops."""
+    """Replace adjacent slices of an array by one split, in loops."""
 
     name: ClassVar[str] = "jaxpr-slices-to-split"
     compilers: ClassVar[tuple[str, ...]] = ("cpu",)

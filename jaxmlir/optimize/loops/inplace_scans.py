@@ -269,7 +269,7 @@ class InplaceScans(Pass):
     """Let scans read rows from the arrays that hold them, and write rows to their destinations.
 
     Options:
-      min-piece: rows in shorter contiguous pieces of memory are copied; in bytes.
+      min-piece: rows whose contiguous pieces of memory have fewer bytes are copied.
     """
 
     name: ClassVar[str] = "jaxpr-inplace-scans"

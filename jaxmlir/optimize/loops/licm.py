@@ -485,7 +485,7 @@ class Licm(Pass):
     """Hoist loop-invariant ops out of loops, where that pays.
 
     Options:
-      growth: how many flops saved in an iteration justify keeping one byte more.
+      growth: how many flops an iteration must save for each byte that is kept longer.
     """
 
     name: ClassVar[str] = "jaxpr-licm"
@@ -563,7 +563,7 @@ class _CodeMotion:
                 of_cond += computed(cond, [*of_cond, *init])
                 loop = loop._replace(cond=cond.symbol, cond_consts=len(of_cond))
             if body is not None:
-                report(body, "in each iteration, if there is any")
+                report(body, "in each iteration (there may be none)")
                 names = [name for _, name in named_ops(body.template)]
                 if _may_be_in_vain(names, body.template.type.results):
                     of_body += computed(body, [*of_body, *init])

@@ -47,7 +47,7 @@ from jaxmlir._compat import dtypes
 from jaxmlir.analysis.call_graph import SCANS, CallGraph, visit_functions
 from jaxmlir.analysis.function_view import OpView, number_of, ops_of
 from jaxmlir.analysis.manager import analyses_of
-from jaxmlir.analysis.op_counts import Work, is_plain_array, is_plain_op, size
+from jaxmlir.analysis.op_counts import Work, can_be_summed, is_plain_array, is_plain_op, size
 from jaxmlir.dialect import codec, op_signature
 from jaxmlir.dialect.builder import (
     clone,
@@ -99,7 +99,8 @@ class SinkReductions(Pass):
 
     Options:
       min-bytes: sums of fewer bytes are left alone where a loop does not wait for its kernels.
-      moved: how many bytes may be stacked in an iteration for each byte of a sum that leaves it.
+      moved: how many bytes may be stacked in an iteration for each byte of a sum that leaves the
+        loop.
       memory: how many bytes may be stacked in all, for each byte of the slices that a loop reads.
     """
 
@@ -231,7 +232,9 @@ class _Body:
 
     def terms(self, arg: ir.Value, out: ir.Value) -> list[_Summand]:
         """The terms that an iteration adds to a carried value; none if it does anything else."""
-        if out == arg or not _can_be_summed(arg.type) or only_user(arg) is None:
+        if out == arg or not is_plain_array(arg.type) or only_user(arg) is None:
+            return []
+        if not can_be_summed(aval_of(arg.type).dtype):
             return []
         terms: list[_Summand] = []
         carried = False
@@ -601,7 +604,7 @@ def _report(term: _Summand, loop: Any) -> None:
             subject = "the sum is" if term.rows else "the linear ops on the sum are"
         place = term.value.owner
         place = loop if isinstance(place, ir.Block) else place
-        remark(place, f"moved out of the loop: {subject} computed once, after it")
+        remark(place, f"moved out of the loop: {subject} computed once, after the loop")
 
 
 def _is_addition(node: OpView) -> bool:
@@ -619,19 +622,6 @@ def _is_sum(node: OpView) -> bool:
     *places, _ = aval_of(node.operands[1].type).shape
     apart = math.prod(places) == 1 or bool(node.get("unique_indices"))
     return apart and overwrites(node.op)
-
-
-def _can_be_summed(type_: ir.Type) -> bool:
-    """Whether sums of a type may be added up in another order, and scaled afterwards.
-
-    Floats with a small range of exponents would overflow.
-    """
-    if not is_plain_array(type_):
-        return False
-    dtype = aval_of(type_).dtype
-    if isinstance(dtype, dtypes.ExtendedDType) or dtype == np.bool_:
-        return False
-    return dtypes.issubdtype(dtype, np.integer) or dtypes.finfo(dtype).maxexp >= 128
 
 
 _ADDITIONS = with_trait(Trait.ADDITIVE)

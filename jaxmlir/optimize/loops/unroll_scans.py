@@ -54,8 +54,8 @@ class UnrollScans(Pass):
 
     Options:
       copies: the maximum number of copies.
-      calls: the assumed number of calls of the program: the time saved by these has to make up for
-        the time to compile the copies.
+      calls: the assumed number of calls of the program: copies have to save, in these, the time
+        to compile them.
     """
 
     name: ClassVar[str] = "jaxpr-unroll-scans"

@@ -44,8 +44,8 @@ class CheckpointSegments(Pass):
     Options:
       min-peak: programs that need fewer bytes at once are left alone; by default twice the size of
         a block that the C library keeps.
-      calls: how often the program is taken to be called: running ops again has to save, within so
-        many calls, the time that compiling them takes.
+      calls: the assumed number of calls of the program: running ops again has to save, in these,
+        the time to compile them.
     """
 
     name: ClassVar[str] = "jaxpr-checkpoint-segments"

@@ -293,8 +293,8 @@ class SinkRecompute(Pass):
       min-bytes: values of fewer bytes are left alone.
       slowdown: the fraction of a program's time that the pass may add, by an estimate.
       min-gain: the fraction of a program's memory that the pass has to save.
-      calls: how often the program is taken to be called: computing values late has to save, within
-        so many calls, the time that compiling their ops takes.
+      calls: the assumed number of calls of the program: computing values late has to save, in
+        these, the time to compile their ops.
     """
 
     name: ClassVar[str] = "jaxpr-sink-recompute"

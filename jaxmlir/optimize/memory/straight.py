@@ -406,7 +406,8 @@ def within(
 
     Warns where no strategy meets the budget.
     """
-    with progress(f"@{program.name} within {budget if budget < 2 else in_units(budget)}") as step:
+    said = budget if budget < 2 else in_units(budget)
+    with progress(f"@{program.name} within a budget of {said}") as step:
         search = _BudgetSearch.of(program, budget, measure, apply, step)
         way = search.way()
     size, says = search.sizes.get(way), "the compiler"
@@ -455,7 +456,7 @@ class _BudgetSearch:
     ) -> _BudgetSearch:
         estimate, size = peak_beside_results(program), None
         if measure:
-            step("compiling it as it is")
+            step("compiling the program as it is")
             try:
                 size = _compiled(program)
             except _NOT_COMPILED as e:
@@ -507,7 +508,7 @@ class _BudgetSearch:
     def _estimated(self, way: MemoryStrategy) -> MemoryStrategy | None:
         """The strategy, if it meets the budget.  Only the first is compiled even if it is not
         expected to meet it, because estimates don't cover what fences do."""
-        self.step(f"estimating way {len(self.estimates)}")
+        self.step(f"estimating strategy {len(self.estimates)}")
         trial = self._gone(way._replace(fences=False))
         estimate = self.estimates[way] = peak_beside_results(trial)
         if self.off is None:
@@ -526,7 +527,7 @@ class _BudgetSearch:
             trial = self._gone(way)
             code = module_bytecode(trial.module)
             if code not in self.known:
-                self.step(f"compiling way {len(self.estimates) - 1}")
+                self.step(f"compiling strategy {len(self.estimates) - 1}")
                 self.known[code] = _compiled(trial)
             self.sizes[way] = self.known[code]
             if self.sizes[way] <= self.allowed:
@@ -552,5 +553,5 @@ def _compiled(program: Module) -> float:
         raise NotImplementedError(f"there is no compiler for {program.target} here")
     analysis = program.lower().compile().memory_analysis()
     if analysis is None:
-        raise NotImplementedError("the compiler does not say what memory a program takes")
+        raise NotImplementedError("the compiler does not report how much memory a program takes")
     return float(analysis.temp_size_in_bytes)

@@ -34,7 +34,7 @@ class DropCallbacks(Pass):
     """Remove debug callbacks, prints and run-time checks.
 
     Options:
-      keep_print: keep prints of a format string and values, which need no Python object.
+      keep-print: keep prints of a format string and values, which need no Python object.
     """
 
     name: ClassVar[str] = "jaxpr-drop-callbacks"

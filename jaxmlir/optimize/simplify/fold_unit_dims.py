@@ -50,7 +50,7 @@ Shape = tuple[int, ...]
 
 
 class FoldUnitDims(Pass):
-    """Drop dimensions of size 1 from what programs compute with."""
+    """Compute without dimensions of size 1."""
 
     name: ClassVar[str] = "jaxpr-fold-unit-dims"
 

@@ -41,10 +41,10 @@ class MatmulPrecision(Pass):
 
     Options:
       dtype: the type of the operands, such as bfloat16 or float16.
-      min-size: leave products alone of which one operand has fewer elements; a dimension of a
-        symbolic size counts for one.
-      exact: leave those alone whose name stack (``jax.named_scope``) matches this regular
-        expression.
+      min-size: products with an operand of fewer elements are left alone; a symbolic dimension
+        counts as 1.
+      exact: products whose name stack (``jax.named_scope``) matches this regular expression are
+        left alone.
       ops: the ops to change.
     """
 
@@ -72,17 +72,17 @@ class MatmulPrecision(Pass):
             if name not in OPS:
                 raise PassError(f"option 'ops': there is no op '{name}'")
             if OPS[name].attribute("preferred_element_type") is None:
-                raise PassError(f"option 'ops': '{name}' is no product that accumulates")
+                raise PassError(f"option 'ops': '{name}' has no preferred_element_type")
         try:
             re.compile(self.exact)
         except re.error as e:
             raise PassError(
-                f"option 'exact': '{self.exact}' is no regular expression: {e}"
+                f"option 'exact': '{self.exact}' is not a regular expression: {e}"
             ) from None
         try:
             dtype = np.dtype(self.dtype)
         except TypeError:
-            raise PassError(f"option 'dtype': '{self.dtype}' is no dtype") from None
+            raise PassError(f"option 'dtype': '{self.dtype}' is not a dtype") from None
         if not jax.numpy.issubdtype(dtype, np.floating) or dtype.itemsize >= 4:
             raise PassError(
                 f"option 'dtype': expected floats narrower than float32, got '{self.dtype}'"

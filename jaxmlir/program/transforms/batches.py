@@ -82,7 +82,7 @@ def _size(axis_size: Any) -> Any:
     """The size of a batch, a number or a symbolic one."""
     size = axis_size if core.is_symbolic_dim(axis_size) else integer(axis_size)
     if size is None or (isinstance(size, int) and size < 0):
-        raise ArgumentError(f"axis_size: expected a size from 0 on, got {axis_size!r}")
+        raise ArgumentError(f"axis_size: expected a size of at least 0, got {axis_size!r}")
     return size
 
 
@@ -94,7 +94,7 @@ class _UnsizedBatch:
         self._in_axes, *self._rest = options
 
     def __repr__(self) -> str:
-        return f"<{self._program!r} batched along in_axes={self._in_axes}, of a size still to come>"
+        return f"<{self._program!r} batched along in_axes={self._in_axes}, of a size not known yet>"
 
     def _of_size(self, size: int) -> Program:
         out_axes, axis_name, spmd_axis_name = self._rest
@@ -125,7 +125,7 @@ class _UnsizedBatch:
             )
             raise ArgumentError(
                 f"vmap of @{self._program.name}: expected batched arguments of one size, got "
-                f"{sizes_text or 'none that is batched'}"
+                f"{sizes_text or 'no batched argument'}"
             )
         return self._of_size(sizes[0])(*args, **kwargs)
 
@@ -133,8 +133,8 @@ class _UnsizedBatch:
         aval = core.typeof(value)
         if not -len(aval.shape) <= axis < len(aval.shape):
             raise ArgumentError(
-                f"vmap of @{self._program.name}: {path} has no axis {axis} to be batched along, it "
-                f"is {aval.str_short(short_dtypes=True)}"
+                f"vmap of @{self._program.name}: expected an axis {axis} of {path} to batch along, "
+                f"got {aval.str_short(short_dtypes=True)}"
             )
         return aval.shape[axis]
 
@@ -173,7 +173,7 @@ def _prefix(what: str, axes: Any, tree: Any, avals: Sequence[Any]) -> list[int |
     except ValueError as e:
         why = str(e).replace("tree_map tree", what)
         raise ArgumentError(
-            f"{what}={axes} is no prefix of the pytree {arguments.structure(tree)}: {why}"
+            f"{what}={axes} is not a prefix of the pytree {arguments.structure(tree)}: {why}"
         ) from None
     return [axis if axis is None else _axis(what, i, axis) for i, axis in enumerate(flat)]
 

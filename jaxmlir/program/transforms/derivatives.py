@@ -235,10 +235,10 @@ def grad(
     value_tree, aux_tree = _value_and_aux(program) if has_aux else (out_tree, None)
     if not jax.tree_util.treedef_is_leaf(value_tree):
         is_pair = not has_aux and _is_pair(out_tree)
-        hint = "; has_aux=True takes the second of a pair as it is" if is_pair else ""
+        hint = "; with has_aux=True, the second of a pair is auxiliary" if is_pair else ""
         raise at_public(
             program,
-            f"the gradient of @{program.name} is that of a scalar; its result is "
+            f"grad of @{program.name}: expected one scalar as its result, got "
             f"{arguments.structure(value_tree)}{hint}",
         )
     _check_dtypes(program, chosen, holomorphic, allow_int)
@@ -285,7 +285,7 @@ def _value_and_aux(program: Program) -> list[Any]:
     if not _is_pair(tree):
         raise at_public(
             program,
-            f"has_aux: @{program.name} must return a pair (value, auxiliary), it returns "
+            f"has_aux: @{program.name} must return a pair (value, auxiliary), got "
             f"{arguments.structure(tree)}",
         )
     return tree.children()
@@ -309,7 +309,7 @@ def _check_dtypes(
             raise at_public(
                 program,
                 f"grad of @{program.name}: argument {program.name_of_argument(i)} must have a "
-                f"dtype under {kind.__name__}, got {dtype}"
+                f"sub-dtype of {kind.__name__}, got {dtype}"
                 + ("" if holomorphic else "; allow_int=True gives integers a gradient of float0"),
             )
     dtype = program.out_avals[0].dtype if program.out_avals else None
@@ -317,7 +317,7 @@ def _check_dtypes(
     if dtype is None or not jax.dtypes.issubdtype(dtype, result_kind):
         raise at_public(
             program,
-            f"grad of @{program.name}: the result must have a dtype under {result_kind.__name__}, "
+            f"grad of @{program.name}: the result must have a sub-dtype of {result_kind.__name__}, "
             f"got {dtype}",
         )
 
@@ -386,5 +386,5 @@ def composed(program: Program, kind: str, of_jax: Callable[..., Any]) -> Program
     except (TypeError, ValueError) as e:  # JAX's errors about dtypes, ``has_aux``, no results
         raise at_public(program, f"{kind} of @{program.name}: {e}") from e
     except core.InconclusiveDimensionOperation as e:  # JAX splits the Jacobian at sums of sizes
-        advice = f"program.specialize(...).{kind}() is that at given sizes"
+        advice = f"use program.specialize(...).{kind}() for given sizes"
         raise at_public(program, f"{kind} of @{program.name}: {advice}; {e}") from e

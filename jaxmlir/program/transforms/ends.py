@@ -141,7 +141,7 @@ def args_tree_of(program: Program, what: str) -> Any:
     args, kwargs = program.in_tree.children()
     if kwargs.num_leaves:
         raise ArgumentError(
-            f"{what}: @{program.name} takes keyword arguments; pass them by position"
+            f"{what}: @{program.name} takes keyword arguments; trace it with positional ones"
         )
     return args
 
@@ -171,7 +171,7 @@ def positions_of(
             raise ArgumentError(f"{option}={argnums!r}: expected an int, or a sequence of ints")
         if not -n <= i < n:
             taken = count(n, "positional argument")
-            raise ArgumentError(f"{option}={argnums} for a program of {taken}")
+            raise ArgumentError(f"{option}={argnums}: the program takes {taken}")
         positions.append(i % n)
     if len(set(positions)) < len(positions):
         raise ArgumentError(f"{option}={argnums} names a positional argument twice")
@@ -211,8 +211,8 @@ def argnum_leaves(program: Program, argnums: int | Sequence[int], real_for: str 
     for aval in (program.in_avals[i] for i in leaves if real_for):
         if not jax.dtypes.issubdtype(aval.dtype, np.floating):
             raise ArgumentError(
-                f"{real_for} of @{program.name}: expected arguments of real numbers to "
-                f"differentiate in, got {aval.str_short()}"
+                f"{real_for} of @{program.name}: expected to differentiate by arguments of real "
+                f"numbers, got {aval.str_short()}"
             )
     return leaves
 

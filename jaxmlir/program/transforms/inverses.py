@@ -102,7 +102,7 @@ def _explained(program: Program, unknown: list[int], given: list[int]) -> Iterat
     except TransformError as e:
         if len(unknown) > 1 and not given:
             e.add_note(
-                f"all {len(unknown)} arguments of @{program.name} are to be found; argnums= or "
-                "known= says which are given"
+                f"all {len(unknown)} arguments of @{program.name} are unknown; name the unknown "
+                "ones by argnums=, or the known ones by known="
             )
         raise

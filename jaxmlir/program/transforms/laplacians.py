@@ -514,7 +514,7 @@ def _pays(x: _LaplacianValue, y: _LaplacianValue, free: int, inputs: int) -> boo
     """
     count = len(x.layout)
     held = inputs * max(x.value.size, y.value.size)
-    return _TAKEN * count <= inputs and count * x.value.size * free <= held
+    return _TAKEN * count <= inputs and 0 < count * x.value.size * free <= held
 
 
 def _with_derivatives(

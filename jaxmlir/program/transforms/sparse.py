@@ -130,13 +130,13 @@ def _stencil_of(program: Program, mode: str, pattern: SymbolicPattern, name: str
     stencil = pattern.stencil
     if stencil is not None and mode in ("auto", "forward"):
         return stencil
-    why = "the number of products that it takes depends on the sizes, or may do so"
+    why = "the number of products that it takes may depend on the sizes"
     if stencil is not None:
-        why = f"at all sizes it takes mode 'auto' or 'forward', got {mode!r}"
+        why = f"expected mode 'auto' or 'forward', got {mode!r}"
     reasons = "".join(f"\n{reason}" for reason in pattern.reasons)
     raise ArgumentError(
         f"{name} of @{program.name}, whose shapes are symbolic: {why}; "
-        f"program.specialize(...).{name}() is that at given sizes{reasons}"
+        f"use program.specialize(...).{name}() for given sizes{reasons}"
     )
 
 

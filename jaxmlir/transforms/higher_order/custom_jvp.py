@@ -92,7 +92,7 @@ class CustomJvp(HigherOrderRule):
         halves = linearize_rule_of(rules, rule.symbol, rule.unknown, needed)
         if any(halves.pattern[:n]):
             raise error_at(
-                op, f"the values that the rule @{rule.symbol} gives depend on the tangents"
+                op, f"the primal results of the rule @{rule.symbol} depend on the tangents"
             )
         pattern = tuple(i is not None and halves.pattern[i] for i in rule.tangents)
 
@@ -208,14 +208,11 @@ def _rule_for(rules: Rules, op: Any, kind: str, key: str, wanted: Mask) -> tuple
         return symbol, masks[symbol]
     error = attribute(op, f"{kind}_error")
     if error is not None:
-        raise error_at(op, f"the rule by which it is to be {_DONE[kind]} failed: {error}")
+        raise error_at(op, f"its {kind} rule failed: {error}")
     if kind == "transpose" and symbols:
         where = [i for i, w in enumerate(wanted) if w]
-        raise error_at(op, f"it has no transpose in the operands {where} together")
+        raise error_at(op, f"it has no transpose rule for operands {where} jointly")
     return None
-
-
-_DONE = {"transpose": "transposed", "batch": "batched"}
 
 
 def _out_dims(rules: Rules, symbol: str) -> Dims:

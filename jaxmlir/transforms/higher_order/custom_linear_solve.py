@@ -158,15 +158,15 @@ def _check_transposable(op: Any, solve: Solve, linear: Mask) -> None:
         raise error_at(
             op,
             "it cannot be transposed: transpose_solve required for backwards mode automatic "
-            "differentiation of custom_linear_solve, and it has none; give it one, or "
-            "symmetric=True where the transpose of A is A",
+            "differentiation of custom_linear_solve; pass transpose_solve, or symmetric=True if A "
+            "equals its transpose",
         )
     for name in ("matvec", "vecmat"):
         if any(solve.of(linear, name)):
             raise error_at(
                 op,
                 f"it cannot be transposed: its {name}, @{solve.symbols[name]}, depends on a value "
-                "that is to be transposed; it is linear in the right-hand side alone",
+                "that is to get a cotangent; a solve is linear in the right-hand side only",
             )
 
 

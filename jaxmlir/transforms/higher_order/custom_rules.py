@@ -24,12 +24,12 @@ from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batched_results, vmap_of
 
 _TANGENT_ALONE = (
-    "it has a derivative for each element of a batch of a result that is the same for all; trace "
-    "the rules before batching: program.trace_rules()"
+    "it gives batched derivatives of a result that is not batched; trace the rules before "
+    "batching: program.trace_rules()"
 )
 CANNOT_ASK = (
-    "it may depend on which tangents are zero, for which a program that was read or changed cannot "
-    "ask: differentiate the one that was traced, then save the derivative"
+    "the rule may depend on which tangents are zero, and a program that was loaded or changed "
+    "cannot trace it again: differentiate the traced program, then save the derivative"
 )
 
 
@@ -42,7 +42,7 @@ def rule_symbol(op: Any, name: str) -> str:
     attributes = op.attributes
     if name in attributes:
         return attributes[name].value
-    reason = attribute(op, f"{name.split('_')[0]}_error", "it is absent")
+    reason = attribute(op, f"{name.split('_')[0]}_error", "the op has no such attribute")
     message = f"the custom derivative rule '{name}' could not be traced: {reason}"
     if is_choosy(op) and MARK not in attributes:
         message += "; " + CANNOT_ASK

@@ -48,8 +48,8 @@ from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batched_results, vmap
 
 _CLOSED_OVER = (
-    "a custom_vjp function is differentiated with respect to a value that it closes over: its rule "
-    "speaks of explicit arguments only; pass the value as an argument"
+    "a custom_vjp function is differentiated with respect to a value that it closes over, but its "
+    "rule covers explicit arguments only; pass the value as an argument"
 )
 
 

@@ -44,8 +44,8 @@ class LinearCall(HigherOrderRule):
             raise error_at(
                 op,
                 f"@{op.attributes['callee'].value} is differentiated with respect to a residual, "
-                "in which it is not known to be linear; pass the value as a linear operand, or "
-                "stop its gradient",
+                "but need not be linear in it; pass the value as a linear operand, or stop its "
+                "gradient",
             )
         attributes, name = dict(op.attributes.items()), op.operation.name
         values = [v.type for v in op.results]

@@ -62,8 +62,8 @@ class LibraryFunction:
             return
         static = site.solver.static(site.operands[1])
         if static is not None and not (static > 0).all():
-            least = f"{self.positive} {float(static.min()):g}"
-            raise NotInvertible(f"of {least}, which is not positive, it is many-to-one")
+            least = float(static.min())
+            raise NotInvertible(f"it is many-to-one for {self.positive} {least:g}, expected > 0")
 
 
 def _unary(solve: Callable[..., Any], log_slope: Callable[..., Any]) -> Formulas:
@@ -108,7 +108,7 @@ LIBRARY: dict[str, LibraryFunction] = {
     "logaddexp": LibraryFunction(
         "jax.numpy",
         Formulas({(0,): _LOGADDEXP, (1,): _LOGADDEXP}, elementwise=True),
-        "x = log(exp(z) - exp(y)), and so `jax.nn.softplus` and `jax.nn.log_sigmoid`",
+        "x = log(exp(z) - exp(y)); also for `jax.nn.softplus` and `jax.nn.log_sigmoid`",
     ),
     "logit": LibraryFunction(
         "jax.scipy.special",
@@ -118,13 +118,13 @@ LIBRARY: dict[str, LibraryFunction] = {
     "leaky_relu": LibraryFunction(
         "jax.nn",
         _parametric("negative_slope", _unleaky, _leaky_log_slope),
-        "y, and y / negative_slope where y < 0; of a positive slope",
+        "y where y >= 0, else y / negative_slope; for a positive slope",
         "negative_slope",
     ),
     "elu": LibraryFunction(
         "jax.nn",
         _parametric("alpha", _unelu, _elu_log_slope),
-        "y, and log1p(y / alpha) where y < 0; of a positive alpha",
+        "y where y >= 0, else log1p(y / alpha); for a positive alpha",
         "alpha",
     ),
     "soft_sign": LibraryFunction(
@@ -296,7 +296,7 @@ class LinearSolve(InverseRule):
         if not all(site.known(site.results)) or all(is_known):
             return
         if not all(site.known(consts)):
-            raise NotInvertible("what its functions close over is unknown")
+            raise NotInvertible("a value that its functions close over is unknown")
         if any(is_known):
             return
         matvec = solve.symbols["matvec"]

@@ -31,7 +31,7 @@ def _floating(unknown: tuple[int, ...], *avals: Any, **_: Any) -> None:
     """Fails if an unknown operand is an integer."""
     for i in unknown:
         if not jnp.issubdtype(avals[i].dtype, jnp.inexact):
-            raise NotInvertible(f"of integers ({avals[i].str_short()}) it is not one-to-one")
+            raise NotInvertible(f"it is not one-to-one on integers ({avals[i].str_short()})")
 
 
 # --- arithmetic -----------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ class custom_inverse:
         for argnum, (inverse, log_det) in self._inverses.items():
             if argnum >= len(args):
                 raise ArgumentError(
-                    f"{self.__name__} has an inverse in argument {argnum}, but takes "
+                    f"{self.__name__} has an inverse in argument {argnum}, but is called with "
                     f"{count(len(args), 'argument')}"
                 )
             others = [arg for i, arg in enumerate(args) if i != argnum]
@@ -126,8 +126,8 @@ class custom_inverse:
         names = [[a.str_short(short_dtypes=True) for a in avals] for avals in (want, have)]
         if names[0] != names[1]:
             raise ArgumentError(
-                f"the inverse of {self.__name__} in argument {argnum} must return "
-                f"{', '.join(names[0])}, as that argument is; it returns {', '.join(names[1])}"
+                f"the inverse of {self.__name__} in argument {argnum}: expected results of the "
+                f"argument's types, {', '.join(names[0])}, got {', '.join(names[1])}"
             )
 
     def _check_log_det(self, argnum: int, have: Sequence[Any]) -> None:
@@ -135,8 +135,8 @@ class custom_inverse:
         if is_real != [True] or have[0].shape:
             types = ", ".join(a.str_short(short_dtypes=True) for a in have)
             raise ArgumentError(
-                f"the log-determinant of {self.__name__} in argument {argnum} must be a real "
-                f"scalar, it is {types}"
+                f"the log-determinant of {self.__name__} in argument {argnum}: expected a real "
+                f"scalar, got {types}"
             )
 
     def _by_position(self, args: Any, kwargs: Any) -> tuple[Any, ...]:
@@ -147,8 +147,8 @@ class custom_inverse:
         if kwargs.keys() - positional:
             names = ", ".join(sorted(kwargs.keys() - positional))
             raise ArgumentError(
-                f"{self.__name__} takes {names} by keyword only; an inverse is given arguments by "
-                "position"
+                f"{self.__name__} takes {names} by keyword only, but its inverse takes all "
+                "arguments by position"
             )
         bound.apply_defaults()
         return bound.args

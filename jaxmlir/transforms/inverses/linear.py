@@ -119,8 +119,8 @@ def _pixel_kernel(
         raise NotInvertible("a product with a matrix of integers has no inverse among integers")
     if not plain or out != into:
         raise NotInvertible(
-            "only a convolution with a known kernel of one pixel and as many features out as in "
-            "is the product with a square matrix"
+            "expected a known kernel of one pixel, as many output as input features, one group, "
+            "stride 1 and no padding"
         )
 
 

@@ -44,7 +44,7 @@ class Movement(InverseRule):
             return
         results_known = all(site.known(site.results))
         if results_known and not all(site.solver.of(v).static for v in site.operands):
-            raise NotInvertible("its shape is symbolic, so which element is which is not known")
+            raise NotInvertible("its shape is symbolic, so it is not known where each element goes")
         origins = self._origins(site)
         if origins is None:
             return
@@ -249,7 +249,7 @@ class Scatter(Movement):
 
     def _moved(self, site: Site) -> list[tuple[np.ndarray, np.ndarray]] | None:
         if not overwrites(site.op):
-            raise NotInvertible("it puts what a function makes of elements in their place")
+            raise NotInvertible("it applies a function to elements instead of overwriting them")
         return super()._moved(site)
 
 
@@ -271,8 +271,8 @@ class Gather(Movement):
         aval, result = aval_of(target.type), aval_of(site.results[0].type)
         if result.size != aval.size:
             raise NotInvertible(
-                f"it takes {result.size} elements of {aval.size}, at indices that the program "
-                "computes; only a permutation can be undone then"
+                f"it takes {result.size} of {aval.size} elements, at indices computed at run time; "
+                "with such indices, only a permutation can be undone"
             )
         attributes = self._attributes(site)
 

@@ -95,7 +95,7 @@ class ScanInverse(InverseRule):
         carried = self._compute(site, loop)
         if not all(site.known(loop.consts)):
             if all(site.known(site.results)):
-                raise NotInvertible("a constant of the loop, an operand of every step, is unknown")
+                raise NotInvertible("a loop-invariant operand is unknown")
             return
         if all(site.given(loop.init)) and self._forwards(site, loop):
             return
@@ -172,7 +172,7 @@ class ScanInverse(InverseRule):
             if all(site.known(site.results)):
                 raise NotInvertible(
                     f"carried value {missing[0]} before a step does not follow from the carry "
-                    "after it, nor are all initial values known",
+                    "after it, and not all initial values are known",
                     site.why_function(loop.scan.body, args, results, n_consts + missing[0]),
                 )
             return
@@ -300,7 +300,7 @@ class CondInverse(InverseRule):
             missing = [j for j, k in enumerate(known[0]) if not k and j not in branch.arguments]
             if missing:
                 raise NotInvertible(
-                    f"branch {i} does not give operand {missing[0] + 1}",
+                    f"operand {missing[0] + 1} does not follow from the results of branch {i}",
                     site.why_function(symbol, *known, missing[0]),
                 )
 
@@ -321,14 +321,14 @@ class WhileInverse(InverseRule):
         if not any(site.known(site.results)):
             return
         if not all(site.known([*of_cond, *of_body])):
-            raise NotInvertible("a constant of the loop, an operand of every step, is unknown")
+            raise NotInvertible("a loop-invariant operand is unknown")
         carried = self._carried(site, loop, carry)
         tested = [*[True] * loop.cond_consts, *(i in carried for i in range(len(carry)))]
         condition = site.invert(loop.cond, tested, (False,))
         if not condition.results:
             raise NotInvertible(
-                "how many steps it takes depends on an unknown; a loop is run backwards where its "
-                "condition depends on known values only"
+                "how many steps it takes depends on an unknown; a loop can be run backwards only "
+                "if its condition depends on known values alone"
             )
         length, finals = self._count(site, loop, condition, carried)
         for i, value in zip(carried, finals, strict=True):

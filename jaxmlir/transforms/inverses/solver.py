@@ -357,7 +357,7 @@ class Site:
         """Tells what a value is, or what its elements ``where`` are."""
         if where is None and solution.type != value.type:
             raise NotInvertible(
-                f"the operand is {value.type}, and what gives it back {solution.type}"
+                f"its inverse rule: expected an operand of type {value.type}, got {solution.type}"
             )
         self.solver.tell(value, solution, where)
 
@@ -447,7 +447,7 @@ class Site:
         except (JaxmlirError, RecursionError):
             raise
         except Exception as e:
-            self.failure = NotInvertible(f"its inverse rule fails: {type(e).__name__}: {e}")
+            self.failure = NotInvertible(f"its inverse rule failed: {type(e).__name__}: {e}")
             raise self.error() from e
 
     @functools.cached_property
@@ -484,7 +484,8 @@ class Site:
             *most, last = map(str, unknown)
             return f"its operands {', '.join(most)} and {last} are unknown"
         others = ", ".join(map(str, sorted(set(range(len(self.operands))) - set(unknown))))
-        return f"no rule gives operand {unknown[0]}" + (f" from {others}" if others else "")
+        given = f" from operand{'s' * (',' in others)} {others}" if others else ""
+        return f"no inverse rule finds operand {unknown[0]}{given}"
 
     def error(self) -> TransformError:
         """The error that names the op, the user's line and the reason."""

@@ -170,14 +170,14 @@ class Cholesky(InverseRule):
 
 def _all_of(unknown: tuple[int, ...], aval: Any, *, subset_by_index: Any) -> None:
     if subset_by_index not in (None, (0, min(aval.shape[-2:]))):
-        raise NotInvertible("some of the vectors are those of many matrices")
+        raise NotInvertible("a subset of the vectors does not determine the matrix")
 
 
 def _with_vectors(
     unknown: tuple[int, ...], aval: Any, *, compute_uv: bool, subset_by_index: Any
 ) -> None:
     if not compute_uv:
-        raise NotInvertible("the singular values alone are those of many matrices")
+        raise NotInvertible("the singular values alone do not determine the matrix")
     _all_of(unknown, aval, subset_by_index=subset_by_index)
 
 

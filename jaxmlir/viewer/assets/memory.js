@@ -23,7 +23,7 @@ class MemoryView {
       h("select", { "aria-label": "Function", onchange: choose }, ...options),
       h("p", {}, h("b", {}, inBytes(top)), " at the peak, besides ", inBytes(given), " of arguments and ",
         inBytes(results), " of results", h("span", { class: "quiet" },
-          " · estimated, of what XLA stores and fuses, with the calls inlined that it inlines")));
+          " · estimated, with XLA's fusion and inlining of calls taken into account")));
     $("memory").replaceChildren(bar);
     if (!top) return;
     this.readout = h("p", { id: "readout", "aria-live": "polite" });
@@ -69,7 +69,7 @@ class MemoryView {
     const inside = bytes[this.step] - live.reduce((sum, value) => sum + value[2], 0);
     const note = (...words) => h("tr", { class: "quiet" }, ...words);
     if (inside) {
-      rows.unshift(note(h("td", { class: "n" }, inBytes(inside)), h("td", { colspan: 4 }, "in what it runs")));
+      rows.unshift(note(h("td", { class: "n" }, inBytes(inside)), h("td", { colspan: 4 }, "inside the functions that it runs")));
     }
     if (rest > 0) rows.push(note(h("td", { colspan: 5 }, `and ${rest} smaller ones`)));
     this.table.replaceChildren(table(["bytes", "type", "made by", "line", "in memory"], rows));

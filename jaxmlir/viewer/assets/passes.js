@@ -161,7 +161,7 @@ class PassView {
       const title = row.name === null ? "remarks on other ops" : `@${row.name}`;
       return h("div", { class: "row head" }, title, h("span", { class: "quiet" }, row.note));
     }
-    if (row.kind === "gap") return h("div", { class: "row gap" }, `${plural(row.count, "line")} the same`);
+    if (row.kind === "gap") return h("div", { class: "row gap" }, `${plural(row.count, "line")} unchanged`);
     if (row.kind === "remark") {
       const place = positionOf(row.position);
       return h("div", { class: "row remark", title: row.text }, place ? `${place.name}  ` : "", row.text);

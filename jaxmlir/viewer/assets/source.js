@@ -30,7 +30,7 @@ class SourceView {
       const isNext = i === 0 || line === lines[i - 1] + 1;
       return isNext ? [row] : [h("tr", { class: "skip" }, h("td", { colspan: 4 }, "⋯")), row];
     });
-    return h("div", {}, h("h2", {}, about.files[file] || "no line of a file"),
+    return h("div", {}, h("h2", {}, about.files[file] || "ops without a source line"),
       table(["flop", "bytes", "line", ""], rows, { class: "source" }));
   }
 

@@ -64,7 +64,7 @@ class FactorLinearSums(Pass):
     """Compute sums of linear functions by transposes or from sums of operands, if cheaper.
 
     Options:
-      min-gain: how many times faster it has to be in the estimate; 0 does what can be done.
+      min-gain: how many times faster the sum has to get, by the estimate; 0 for any sum.
     """
 
     name: ClassVar[str] = "jaxpr-factor-linear-sums"

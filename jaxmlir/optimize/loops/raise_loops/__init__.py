@@ -29,7 +29,7 @@ from jaxmlir import toolbox
 from jaxmlir.analysis.call_graph import CallGraph, visit_functions
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
-from jaxmlir.analysis.op_counts import Work, elements, is_array, size
+from jaxmlir.analysis.op_counts import Work, can_be_summed, elements, is_array, size
 from jaxmlir.analysis.purity import CountedOps, is_pure
 from jaxmlir.dialect import op_signature
 from jaxmlir.dialect.builder import (
@@ -511,7 +511,8 @@ def _addend(arg: ir.Value, out: ir.Value) -> ir.Value | None:
     else:
         return None
     # No broadcasts: a scalar would be added to each element.
-    return addend if out.type.shape == arg.type.shape == addend.type.shape else None
+    is_term = out.type.shape == arg.type.shape == addend.type.shape
+    return addend if is_term and can_be_summed(aval_of(out.type).dtype) else None
 
 
 _SUMS = with_trait(Trait.ADDITIVE)

@@ -60,8 +60,8 @@ class Remat(Pass):
         where that pays.
       measure: compile the program for JAX's default backend, up to sixteen times, to see what
         memory it takes.  By default that is estimated.
-      calls: how often the program is taken to be called: without a budget, recomputing values has
-        to save, within so many calls, the time that compiling it takes.
+      calls: the assumed number of calls of the program: without a budget, recomputing values has
+        to save, in these, the time to compile it.
     """
 
     name: ClassVar[str] = "jaxpr-remat"
@@ -74,9 +74,8 @@ class Remat(Pass):
             return self._where_it_pays(program)
         if not is_budget(self.memory_budget):
             raise PipelineError(
-                f"memory-budget of {self.name} is a fraction of the memory that the program takes, "
-                "up to 1, or bytes, from 2 on: a positive number, got "
-                f"{self.memory_budget}"
+                f"option 'memory-budget' of pass '{self.name}' expects a fraction of what the "
+                f"program takes, above 0 and up to 1, or at least 2 bytes, got {self.memory_budget}"
             )
         # Loops, and, where the budget is not met by these alone, batches and straight-line code.
         way = within(program, self.memory_budget, self.measure, _go)

@@ -363,13 +363,13 @@ class Tile(Pass):
     """Compute independent rows of a batch a few at a time.
 
     Options:
-      tile-size: rows of a tile.  By default as many as ``tile-bytes`` hold, where that pays; on
-        other targets than CPUs nothing is tiled by default.
+      tile-size: rows of a tile.  By default as many as fit in ``tile-bytes``, where that pays;
+        on targets other than CPUs nothing is tiled by default.
       tile-bytes: bytes of all values of a tile.
       min-peak: programs that need fewer bytes at once are left alone; by default those that fit in
         a block that the C library keeps.
-      calls: how often the program is taken to be called: unless ``tile-size`` is given, loops have
-        to save, within so many calls, the time that compiling them takes.
+      calls: the assumed number of calls of the program: unless ``tile-size`` is given, loops have
+        to save, in these, the time to compile them.
     """
 
     name: ClassVar[str] = "jaxpr-tile"
@@ -383,7 +383,7 @@ class Tile(Pass):
     def run(self, program: Module) -> bool:
         if self.tile_size is not None and self.tile_size < 1:
             raise PipelineError(
-                f"tile-size of {self.name} is a number of rows: a positive number, got "
+                f"option 'tile-size' of pass '{self.name}' expects a positive number of rows, got "
                 f"{self.tile_size}"
             )
         if self.tile_size is None and not program.target.is_cpu:

@@ -96,7 +96,7 @@ _WIDTHS = {np.dtype(t) for t in ("f4", "f8", "i4", "i8", "u4", "u8", "i1", "i2",
 
 
 @rewrite(
-    "op(c, ...) = c'; of integers, booleans, and the basic ones of floats",
+    "op(c, ...) = c'; ops of integers and booleans, and the basic ones of floats",
     *{*ANY, *_FLOATS, *INTEGERS},
 )
 def fold_elementwise(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
@@ -120,8 +120,8 @@ def fold_elementwise(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
 
 
 @rewrite(
-    "lt(iota, c) = 0 and ge(iota, c) = 1 where c is 0 or less, of any size; "
-    "also where the iota is repeated",
+    "lt(iota, c) = 0 and ge(iota, c) = 1 where c is 0 or less, for arrays of any size; "
+    "also where the iota is broadcast",
     "lt",
     "ge",
 )
@@ -148,7 +148,10 @@ def fold_select(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     return _constant(r, node, np.take_along_axis(np.stack(whole[1:]), whole[0][None], 0)[0], ())
 
 
-@rewrite("convert(c) = c' where it fits", "convert_element_type")
+@rewrite(
+    "convert(c) = c'; of floats to other kinds only where the value stays the same",
+    "convert_element_type",
+)
 def fold_conversion(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     arrays = _constants(r, node)
     if arrays is None or node.get("sharding") is not None:
@@ -164,7 +167,7 @@ def fold_conversion(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     return _constant(r, node, folded, arrays)
 
 
-@rewrite("reshape(c) = c'; also of squeeze", "reshape", "squeeze")
+@rewrite("reshape(c) = c'; also for squeeze", "reshape", "squeeze")
 def fold_reshape(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     arrays = _constants(r, node)
     if arrays is None or not keeps_order(node):
@@ -328,7 +331,7 @@ def while_never(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
 
 
 @rewrite(
-    "scan(f)(x, y) = (x, scan(g)(y)) where f returns its argument x; it is a constant of g", "scan"
+    "scan(f)(x, y) = (x, scan(g)(y)) where f returns its argument x; x is a constant of g", "scan"
 )
 def scan_with_invariant(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     (body,) = symbol_uses(node.attributes["jaxpr"])
@@ -350,7 +353,8 @@ def scan_with_invariant(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None
 
 
 @rewrite(
-    "while(c, f)(x, y) = (x, while(d, g)(y)) where f returns its argument x; a constant of d and g",
+    "while(c, f)(x, y) = (x, while(d, g)(y)) where f returns its argument x; x is a constant of d "
+    "and g",
     "while",
 )
 def while_with_invariant(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
@@ -435,7 +439,7 @@ def _rebuilt(
     ]
 
 
-@rewrite("scan[length=0](f)(x) = x where it gives nothing but carried values", "scan")
+@rewrite("scan[length=0](f)(x) = x where all results are carried values", "scan")
 def scan_of_nothing(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     consts, carry = count_of(node.op, "num_consts"), count_of(node.op, "num_carry")
     if node.get("length") != 0 or len(node.results) != carry:

@@ -74,8 +74,8 @@ class Write(NamedTuple):
 
 
 @rewrite(
-    "slice(scatter(x, c, y)) = slice(y) or slice(x) where the index c is a constant and what is "
-    "taken is all in y, or none of it; also of dynamic_update_slice",
+    "slice(scatter(x, c, y)) = slice(y) or slice(x) where the index c is a constant and all or "
+    "none of the elements taken are in y; also for dynamic_update_slice",
     "slice",
 )
 def slice_of_written(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:

@@ -11,6 +11,7 @@ import bisect
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jax import lax
@@ -89,7 +90,7 @@ def keeps_order(node: RewriteNode | None) -> bool:
     )
 
 
-@rewrite("reshape(x) = x where the shape stays the same; so squeeze", "reshape", "squeeze")
+@rewrite("reshape(x) = x where the shape stays the same; also for squeeze", "reshape", "squeeze")
 def reshape_to_the_same(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     same = node.type == node.operands[0].type and keeps_order(node)
     return node.operands if same else None
@@ -102,7 +103,7 @@ def broadcast_to_the_same(r: Rewriter, node: RewriteNode) -> list[ir.Value] | No
 
 
 @rewrite(
-    "reshape(reshape(x)) = reshape(x); also of squeeze and broadcast_in_dim, the outer one only "
+    "reshape(reshape(x)) = reshape(x); also for squeeze and broadcast_in_dim, as the outer op only "
     "where x has the result's shape",
     "reshape",
     "squeeze",
@@ -322,7 +323,8 @@ def slice_of_reshape(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
 
 
 @rewrite(
-    "unstack(reshape(x)) = reshape(slice(x)), ... where they are tiles of the last dimension of x",
+    "unstack(reshape(x)) = reshape(slice(x)), ... where the results are tiles of the last "
+    "dimension of x",
     "unstack",
 )
 def unstack_of_reshape(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
@@ -419,7 +421,10 @@ def pad_of_nothing(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
 _REDUCTIONS = [name.removeprefix("jaxpr.") for name in with_trait(Trait.REDUCTION)]
 
 
-@rewrite("reduce_max[axes=()](x) = x; so the other reductions, sums of integers only", *_REDUCTIONS)
+@rewrite(
+    "reduce_max[axes=()](x) = x; also for other reductions; of sums, only for those of integers",
+    *_REDUCTIONS,
+)
 def reduction_of_nothing(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     # A sum of floats starts from 0, and 0 + -0.0 is 0.
     exact = node.name != "jaxpr.reduce_sum" or kind_of(node.type) == "integer"
@@ -484,8 +489,8 @@ _ALWAYS_INSIDE = (lax.GatherScatterMode.CLIP, lax.GatherScatterMode.PROMISE_IN_B
 
 
 @rewrite(
-    "gather(x, i) = broadcast_in_dim(x) where the dimensions that i is for are taken whole, in the "
-    "modes that fill nothing in",
+    "gather(x, i) = broadcast_in_dim(x) where slices take all of the dimensions that i indexes, in "
+    "the modes that fill nothing in",
     "gather",
 )
 def gather_of_all(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
@@ -516,9 +521,29 @@ def gather_of_all(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     return [r.build("broadcast_in_dim", [x], node.type, attributes)]
 
 
+@rewrite("squeeze(gather(x, i)) = gather(x, i) that collapses what is squeezed", "squeeze")
+def squeeze_of_gather(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
+    inner = r.producer(node.operands[0], "gather")
+    if inner is None or not is_static(node.operands[0]):
+        return None
+    numbers, gone = inner.get("dimension_numbers"), node.get("dimensions")
+    taken = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    windows = [d for d in range(len(shape_of(inner.operands[0]))) if d not in taken]
+    window_of = dict(zip(numbers.offset_dims, windows, strict=True))
+    if not window_of.keys() >= set(gone):
+        return None
+    collapsed = sorted({*numbers.collapsed_slice_dims, *(window_of[d] for d in gone)})
+    numbers = numbers._replace(
+        offset_dims=tuple(d - sum(g < d for g in gone) for d in window_of if d not in gone),
+        collapsed_slice_dims=tuple(collapsed),
+    )
+    attributes = {**inner.attributes, **encoded(dimension_numbers=numbers)}
+    return [r.build("gather", inner.operands, node.type, attributes)]
+
+
 @rewrite(
-    "gather(x, concatenate(iota, i)) = gather(x, i) where only the iota numbers what x has along a "
-    "dimension, which is a batching dimension then; also of scatters",
+    "gather(x, concatenate(iota, i)) = gather(x, i) where the iota alone indexes a dimension of x, "
+    "which becomes a batching dimension; also for scatters",
     "gather",
     *(f"scatter{kind}" for kind in ("", "_add", "_sub", "_mul", "_min", "_max")),
 )
@@ -568,6 +593,126 @@ def row_numbers_are_batches(r: Rewriter, node: RewriteNode) -> list[ir.Value] | 
     attributes.pop("indices_are_sorted", None)
     kind = node.name.removeprefix("jaxpr.")
     return [r.build(kind, [x, left, *rest], node.type, attributes)]
+
+
+@rewrite(
+    "gather(x, concatenate(i, j)) = gather(gather(x, i), j) where i and j differ along different "
+    "dimensions, and the first gather is no larger than the second",
+    "gather",
+)
+def gather_of_a_product(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
+    x, indices = node.operands
+    joined = r.producer(indices, "concatenate")
+    if joined is None or not all(map(is_static, (x, indices))):
+        return None
+    numbers, pieces = node.get("dimension_numbers"), joined.operands
+    *shape, count = shape_of(indices)
+    spread = [_spread_along(r, piece) for piece in pieces]
+    if (
+        joined.get("dimension") != len(shape)
+        or count != len(pieces)
+        or None in spread
+        or node.get("mode") not in (*_ALWAYS_INSIDE, lax.GatherScatterMode.FILL_OR_DROP)
+        or numbers.operand_batching_dims
+        or sorted(numbers.collapsed_slice_dims) != sorted(numbers.start_index_map)
+    ):
+        return None
+    # The rows that are gathered last are copied whole.
+    for last in sorted(range(count), key=spread.__getitem__):
+        along = spread[last]
+        others = {d for i, dims in enumerate(spread) if i != last for d in dims}
+        whole = shape_of(x)[numbers.start_index_map[last]]
+        if along and others.isdisjoint(along) and whole <= math.prod(shape[d] for d in along):
+            return [_gathered_twice(r, node, pieces, along, last)]
+    return None
+
+
+def _spread_along(r: Rewriter, piece: ir.Value) -> list[int] | None:
+    """The dimensions along which indices differ that are repeated along all others."""
+    made = r.producer(piece, "broadcast_in_dim")
+    if made is None or shape_of(piece)[-1] != 1:
+        return None
+    pairs = zip(made.get("broadcast_dimensions"), shape_of(made.operands[0]), strict=True)
+    return [d for d, size in pairs if size != 1]
+
+
+def _gathered_twice(
+    r: Rewriter, node: RewriteNode, pieces: Sequence[ir.Value], along: Sequence[int], last: int
+) -> ir.Value:
+    """The gather of all of one indexed dimension, and then the gather along it.
+
+    Args:
+      along: the dimensions along which the indices of this dimension differ.
+      last: the number of these indices among the pieces.
+    """
+    x, numbers, result = node.operands[0], node.get("dimension_numbers"), shape_of(node.results[0])
+    shape, mapped, offsets = shape_of(pieces[0])[:-1], numbers.start_index_map, numbers.offset_dims
+    batch = [d for d in range(len(result)) if d not in offsets]
+    moved = {batch[d] for d in along}
+    rest = [d for d in range(len(result)) if d not in moved]
+
+    def indices_of(numbered: Sequence[int], dims: Sequence[int]) -> ir.Value:
+        """Some of the pieces, with these dimensions of the indices only."""
+        type_ = aval_of(pieces[0].type)
+        parts = []
+        for number in numbered:
+            made = r.producer(pieces[number], "broadcast_in_dim")
+            operand, to = made.operands[0], made.get("broadcast_dimensions")
+            kept = [(size, d) for size, d in zip(shape_of(operand), to, strict=True) if size != 1]
+            sizes, places = tuple(size for size, _ in kept), tuple(dims.index(d) for _, d in kept)
+            squeezed = type_of(aval_of(operand.type).update(shape=sizes))
+            operand = r.build("reshape", [operand], squeezed, encoded(new_sizes=sizes))
+            whole = (*(shape[d] for d in dims), 1)
+            attributes = encoded(shape=whole, broadcast_dimensions=places)
+            spread = type_of(type_.update(shape=whole))
+            parts.append(r.build("broadcast_in_dim", [operand], spread, attributes))
+        if len(parts) == 1:
+            return parts[0]
+        joined = type_of(type_.update(shape=(*whole[:-1], len(parts))))
+        return r.build("concatenate", parts, joined, encoded(dimension=len(dims)))
+
+    def gathered(x: ir.Value, indices: ir.Value, shape: Sequence[int], **changed: Any) -> ir.Value:
+        sizes = changed.pop("sizes")
+        attributes = encoded(dimension_numbers=numbers._replace(**changed), slice_sizes=sizes)
+        type_ = type_of(aval_of(x.type).update(shape=tuple(shape)))
+        kept = {
+            key: node.attributes[key] for key in ("mode", "fill_value") if key in node.attributes
+        }
+        return r.build("gather", [x, indices], type_, kept | attributes)
+
+    # The dimension that is taken whole comes where its indices will be, or else beside the other
+    # dimensions that are taken, in the order of the operand.
+    dimension = mapped[last]
+    windows = [d for d in range(len(shape_of(x))) if d not in numbers.collapsed_slice_dims]
+    window_of = dict(zip(offsets, windows, strict=True))
+    before = [k for k, d in enumerate(rest) if window_of.get(d, dimension) < dimension]
+    after = [k for k, d in enumerate(rest) if window_of.get(d, dimension) > dimension]
+    place = sum(d < min(moved) for d in rest)
+    place = min(max(place, *(k + 1 for k in before), 0), *after, len(rest))
+    sizes = list(node.get("slice_sizes"))
+    sizes[dimension] = shape_of(x)[dimension]
+    inner = [result[d] for d in rest]
+    inner.insert(place, sizes[dimension])
+    of_inner = [*rest[:place], None, *rest[place:]]
+    left = [n for n in range(len(pieces)) if n != last]
+    rows = gathered(
+        x,
+        indices_of(left, [d for d in range(len(shape)) if d not in along]),
+        inner,
+        sizes=tuple(sizes),
+        offset_dims=tuple(k for k, d in enumerate(of_inner) if d is None or d in offsets),
+        collapsed_slice_dims=tuple(d for d in numbers.collapsed_slice_dims if d != dimension),
+        start_index_map=tuple(mapped[n] for n in left),
+    )
+    return gathered(
+        rows,
+        indices_of([last], along),
+        result,
+        sizes=(*inner[:place], 1, *inner[place + 1 :]),
+        offset_dims=tuple(rest),
+        collapsed_slice_dims=(place,),
+        start_index_map=(place,),
+    )
 
 
 _GATHER = (
