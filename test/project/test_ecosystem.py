@@ -12,6 +12,7 @@ from jax import lax
 import ecosystem
 from jaxmlir.bridge import params
 from jaxmlir.lowering import lowering
+from jaxmlir.transforms import templates
 
 NUMBERS = [step for step in steps.STEPS if step != "times"]
 
@@ -47,7 +48,12 @@ def cosine_for_sine(read):
 def test_wrong_numbers_are_found(tmp_path, monkeypatch):
     subject = steps.Subject(lambda x: jnp.sum(x * jnp.sin(x)), [jnp.arange(3.0)])
     monkeypatch.setattr(params, "of_op", cosine_for_sine(params.of_op))
-    monkeypatch.setattr(lowering, "equations", {})
+    for module, cache in (
+        (lowering, "equations"),
+        (templates, "by_signature"),
+        (templates, "by_kind"),
+    ):
+        monkeypatch.setattr(module, cache, {})
     found = outcomes(subject, tmp_path, ["trace", "grad"])
     assert found["trace"].startswith("failed: result: 1 of 1 elements differ by more than")
     assert found["grad"].startswith("failed: result: 3 of 3 elements differ")

@@ -42,8 +42,9 @@ def rule_symbol(op: Any, name: str) -> str:
     attributes = op.attributes
     if name in attributes:
         return attributes[name].value
-    reason = attribute(op, f"{name.split('_')[0]}_error", "the op has no such attribute")
-    message = f"the custom derivative rule '{name}' could not be traced: {reason}"
+    error = f"{name.split('_')[0]}_error"
+    problem = f"could not be traced: {attribute(op, error)}" if error in attributes else "is absent"
+    message = f"the custom derivative rule '{name}' {problem}"
     if is_choosy(op) and MARK not in attributes:
         message += "; " + CANNOT_ASK
     raise error_at(op, message)

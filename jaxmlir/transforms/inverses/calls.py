@@ -51,8 +51,6 @@ class LibraryFunction:
 
     module: str
     formulas: Formulas
-    inverse: str
-    """The formulas in words."""
     positive: str = ""
     """The second parameter, if the function is many-to-one unless that is positive."""
 
@@ -108,27 +106,23 @@ LIBRARY: dict[str, LibraryFunction] = {
     "logaddexp": LibraryFunction(
         "jax.numpy",
         Formulas({(0,): _LOGADDEXP, (1,): _LOGADDEXP}, elementwise=True),
-        "x = log(exp(z) - exp(y)); also for `jax.nn.softplus` and `jax.nn.log_sigmoid`",
     ),
     "logit": LibraryFunction(
         "jax.scipy.special",
         _unary(lax.logistic, lambda x, y: -lax.log(x) - lax.log1p(-x)),
-        "logistic",
     ),
     "leaky_relu": LibraryFunction(
         "jax.nn",
         _parametric("negative_slope", _unleaky, _leaky_log_slope),
-        "y where y >= 0, else y / negative_slope; for a positive slope",
         "negative_slope",
     ),
     "elu": LibraryFunction(
         "jax.nn",
         _parametric("alpha", _unelu, _elu_log_slope),
-        "y where y >= 0, else log1p(y / alpha); for a positive alpha",
         "alpha",
     ),
     "soft_sign": LibraryFunction(
-        "jax.nn", _unary(lambda y: y / (1 - lax.abs(y)), _soft_sign_log_slope), "y / (1 - abs(y))"
+        "jax.nn", _unary(lambda y: y / (1 - lax.abs(y)), _soft_sign_log_slope)
     ),
 }
 """The known library functions, by name."""
