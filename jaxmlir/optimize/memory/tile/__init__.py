@@ -30,6 +30,7 @@ from jaxmlir.analysis.call_graph import keep_reachable
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
+from jaxmlir.analysis.op_counts import is_plain_array
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
@@ -294,7 +295,8 @@ class _TileSearch(NamedTuple):
         body = self.body
         seeds: dict[ir.Type, int] = {}
         for v in range(body.arity, len(body.types)):
-            seeds.setdefault(body.types[v], v)
+            if is_plain_array(body.types[v]):
+                seeds.setdefault(body.types[v], v)
         return sorted(seeds.values(), key=lambda v: -self.profile.sizes[v])[:SEEDS]
 
     def _judged(self, region: Region, rows: int) -> TilePlan | None:
