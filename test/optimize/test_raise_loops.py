@@ -529,6 +529,16 @@ def test_independent_iterations_are_batched(batch_bytes, loops):
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
 
 
+def test_sums_that_overflow_in_another_order_stay():
+    def function(w, xs):
+        start = jnp.full(16, -60000, np.float16)
+        return lax.scan(lambda total, x: (total + w @ x, None), start, xs)[0]
+
+    args = 8000 * np.eye(16, dtype=np.float16), np.ones((15, 16), np.float16)
+    program, _ = raised(function, *args, passes="jaxpr-raise-loops")
+    same_bits(program, function, *args)
+
+
 @pytest.mark.parametrize(("batch_bytes", "loops"), [(1 << 22, 0), (8000, 4)])
 def test_maps_that_are_alike_but_for_their_constants(batch_bytes, loops):
     def layers(xs, w):

@@ -47,7 +47,7 @@ from jaxmlir._compat import dtypes
 from jaxmlir.analysis.call_graph import SCANS, CallGraph, visit_functions
 from jaxmlir.analysis.function_view import OpView, number_of, ops_of
 from jaxmlir.analysis.manager import analyses_of
-from jaxmlir.analysis.op_counts import Work, is_plain_array, is_plain_op, size
+from jaxmlir.analysis.op_counts import Work, is_plain_op, size
 from jaxmlir.dialect import codec, op_signature
 from jaxmlir.dialect.builder import (
     clone,
@@ -71,7 +71,7 @@ from jaxmlir.optimize.loops.scan_editor import (
     can_change,
     loops_of,
 )
-from jaxmlir.optimize.vectorize.stacking import added, total_of
+from jaxmlir.optimize.vectorize.stacking import added, can_be_summed, total_of
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.edit import before_return
@@ -231,7 +231,7 @@ class _Body:
 
     def terms(self, arg: ir.Value, out: ir.Value) -> list[_Summand]:
         """The terms that an iteration adds to a carried value; none if it does anything else."""
-        if out == arg or not _can_be_summed(arg.type) or only_user(arg) is None:
+        if out == arg or not can_be_summed(arg.type) or only_user(arg) is None:
             return []
         terms: list[_Summand] = []
         carried = False
@@ -619,19 +619,6 @@ def _is_sum(node: OpView) -> bool:
     *places, _ = aval_of(node.operands[1].type).shape
     apart = math.prod(places) == 1 or bool(node.get("unique_indices"))
     return apart and overwrites(node.op)
-
-
-def _can_be_summed(type_: ir.Type) -> bool:
-    """Whether sums of a type may be added up in another order, and scaled afterwards.
-
-    Floats with a small range of exponents would overflow.
-    """
-    if not is_plain_array(type_):
-        return False
-    dtype = aval_of(type_).dtype
-    if isinstance(dtype, dtypes.ExtendedDType) or dtype == np.bool_:
-        return False
-    return dtypes.issubdtype(dtype, np.integer) or dtypes.finfo(dtype).maxexp >= 128
 
 
 _ADDITIONS = with_trait(Trait.ADDITIVE)

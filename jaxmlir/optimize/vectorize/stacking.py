@@ -24,6 +24,7 @@ from jax import lax
 
 from jaxmlir import toolbox
 from jaxmlir._compat import dtypes
+from jaxmlir.analysis.op_counts import is_plain_array
 from jaxmlir.analysis.strided_view import SLICES, StridedView
 from jaxmlir.dialect.builder import converted
 from jaxmlir.dialect.ir import ir
@@ -65,6 +66,19 @@ def row_of(rules: Rules, array: ir.Value, index: int, axis: int = 0) -> ir.Value
 def total_of(rules: Rules, array: ir.Value) -> ir.Value:
     """The sum of the rows of an array."""
     return rules.emit(_total, [array])[0]
+
+
+def can_be_summed(type_: ir.Type) -> bool:
+    """Whether sums of a type may be added up in another order, and scaled afterwards.
+
+    Floats with a small range of exponents would overflow.
+    """
+    if not is_plain_array(type_):
+        return False
+    dtype = aval_of(type_).dtype
+    if isinstance(dtype, dtypes.ExtendedDType) or dtype == np.bool_:
+        return False
+    return dtypes.issubdtype(dtype, np.integer) or dtypes.finfo(dtype).maxexp >= 128
 
 
 def added(total: ir.Value, value: ir.Value, negative: bool) -> ir.Value:

@@ -69,7 +69,7 @@ from jaxmlir.optimize.loops.scan_editor import (
     loops_of,
 )
 from jaxmlir.optimize.vectorize.batchable import BATCHED_CALLS, called, can_batch, is_slow_alone
-from jaxmlir.optimize.vectorize.stacking import added, total_of
+from jaxmlir.optimize.vectorize.stacking import added, can_be_summed, total_of
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import recording, remark, repeat
 from jaxmlir.targets import Target
@@ -489,7 +489,7 @@ def _batch_size(length: int, fitting: int) -> int:
 def _is_only_added_to(arg: ir.Value, out: ir.Value) -> bool:
     """Whether a carried value is only added to, and the sum is only carried to the next
     iteration."""
-    if _addend(arg, out) is None or not is_array(arg.type):
+    if _addend(arg, out) is None or not can_be_summed(arg.type):
         return False
     while arg != out:
         user = only_user(arg)
