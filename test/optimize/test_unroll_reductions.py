@@ -4,6 +4,7 @@ import re
 
 import hypothesis
 import hypothesis.strategies as st
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -107,6 +108,19 @@ def test_what_is_reduced_is_used_by_others():
     assert sliced.count("5x4x3") == 3, "of what takes long to compute"
     for got, want in zip(after(x, y), function(x, y), strict=True):
         np.testing.assert_allclose(got, want, 1e-6)
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("function", [lambda x, y: x / y, lambda x, y: x * x + y * y])
+def test_the_maximum_equals_an_element(function):
+    """XLA would round slices of these in another way than the array that the gradient compares."""
+    x, y = (np.random.RandomState(k).randn(6, 4096).astype(np.float32) for k in range(2))
+
+    def gradient(x, y):
+        return jax.grad(lambda x: jnp.sum(jnp.max(function(x, y[0]), 0)))(x)
+
+    after = jaxmlir.trace(gradient)(x, y).optimize(2)
+    np.testing.assert_allclose(jax.jit(after)(x, y), gradient(x, y), 1e-5)
 
 
 KEEP = "jaxpr-unroll-reductions{calls=inf max-size=1 max-kept=4 min-results=4}"
