@@ -106,7 +106,8 @@ class Liveness:
     Args:
       custom_rules: whether custom derivative rules are needed.  They are not in a program that is
         about to be lowered: there a call with rules is a plain call.
-      read: returns the view of a function, from a caller that has read it already.
+      read: returns the view of a function given by its symbol, which may have been read already;
+        by default it is read here.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class Liveness:
         functions: dict[str, func.FuncOp],
         *,
         custom_rules: bool = True,
-        read: Callable[[func.FuncOp], FunctionView] | None = None,
+        read: Callable[[str], FunctionView] | None = None,
     ):
         self.functions = functions
         self._read = read
@@ -143,11 +144,10 @@ class Liveness:
     def body(self, symbol: str) -> FunctionView:
         body = self._bodies.get(symbol)
         if body is None:
-            function = self.functions[symbol]
             if self._read is None:
-                body = FunctionView(function, self.ops(symbol), custom_rules=False)
+                body = FunctionView(self.functions[symbol], self.ops(symbol), custom_rules=False)
             else:
-                body = self._read(function)
+                body = self._read(symbol)
             self._bodies[symbol] = body
         return body
 

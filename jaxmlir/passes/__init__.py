@@ -55,6 +55,7 @@ BUILTIN_PASSES = (
         "jaxmlir.optimize.cpu.expand_factorizations:ExpandFactorizations",
     ),
     ("jaxpr-expand-products", "jaxmlir.optimize.cpu.expand_products:ExpandProducts"),
+    ("jaxpr-expand-random-bits", "jaxmlir.optimize.cpu.expand_random_bits:ExpandRandomBits"),
     ("jaxpr-expand-scatter", "jaxmlir.optimize.cpu.expand_scatter:ExpandScatter"),
     (
         "jaxpr-expand-select-and-scatter",

@@ -76,9 +76,10 @@ STORAGE = (
     "jaxpr-materialize-shared",
     "jaxpr-sink-recompute",
     "jaxpr-checkpoint-segments",
-    # After the passes that put fences on values: a fence belongs on the result of a factorization
-    # or a sine, not inside its expansion.
+    # After the passes that put fences on values: a fence belongs on the result of a factorization,
+    # a hash or a sine, not inside its expansion.
     "jaxpr-expand-factorizations",
+    "jaxpr-expand-random-bits",
     "jaxpr-expand-trigonometry",
     "jaxpr-parallel-loops",
     "jaxpr-unroll-scans",
@@ -109,6 +110,9 @@ NEEDED_OPS: dict[str, Set[str]] = {
     "jaxpr-expand-depthwise": _CONVOLUTIONS,
     "jaxpr-expand-factorizations": {"jaxpr.cholesky", "jaxpr.triangular_solve", "jaxpr.lu"},
     "jaxpr-expand-products": _PRODUCTS,
+    "jaxpr-expand-random-bits": {
+        *("jaxpr.random_bits", "jaxpr.random_fold_in", "jaxpr.random_split", "jaxpr.threefry2x32")
+    },
     "jaxpr-expand-scatter": {"jaxpr.scatter", "jaxpr.scatter_add"},
     "jaxpr-expand-select-and-scatter": {
         "jaxpr.select_and_gather_add",

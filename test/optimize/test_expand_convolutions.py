@@ -75,6 +75,8 @@ GROUPS, ZEROS, FLAT, ORDER, PADDED = (
             {"lhs_dilation": (2, 3), "padding": ((2, 1), (1, -1))},
             [ZEROS],
         ),
+        # A kernel that is larger than the array, and smaller than the result.
+        ((2, 9, 9, 3), (4, 4, 3, 2), {"strides": (3, 3)}, [ZEROS]),
         ((1, 5, 6, 7, 2), (3, 2, 2, 2, 3), {}, [FLAT] * 3),
         ((2, 6, 5, 7, 3), (2, 3, 3, 3, 2), {"strides": (2, 1, 3)}, [FLAT, ZEROS, FLAT]),
         (

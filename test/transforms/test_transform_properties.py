@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from derivative_checks import close, vector_like
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from random_programs import (
     budget,
@@ -61,6 +61,7 @@ def test_derivatives_agree_with_jax_and_each_other(steps):
 
 @settings(budget, max_examples=20)
 @given(steps=programs_of("scan", "fori", "call", "again", "solve", "pushed", "pulled"))
+@example(steps=(("again", (("again", ("remat", "sin")),)), "sin"))
 def test_residuals_are_at_most_those_of_jax(steps):
     """In number and in bytes, those of loops, branches, calls and custom rules included."""
     kept = []

@@ -62,12 +62,14 @@ from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, pad_dims
 #   4 x 28 x 28 x 256, 3 x 3, 32 groups                           4028, 18
 #   8 x 16 x 16 x 64 to 32 x 32, 4 x 4, dilated                     72, 2.4
 #   4 x 32 x 32 x 64 to 64 x 64, 3 x 3, dilated                    184, 8.4
+#   8 x 4 x 4 x 64 to 8 x 8, 5 x 5, dilated         5.5, 0.3
+#   16 x 2 x 2 x 64 to 4 x 4, 3 x 3, dilated        0.3, 0.1
 #   2 x 16 x 16 x 16 x 8, 3 x 3 x 3       6.3, 1.8    6.2, 1.9      14, 0.9
 #   the same at strides of 2              1.0, 0.4     27, 0.5     5.0, 0.5
 #   1 x 32 x 32 x 32 x 16, 3 x 3 x 3       49, 11      49, 10      115, 11
-# XLA skips the zeros of a dilated array if the kernel is smaller than the result: this pass would
-# take 0.5 to 2.9 times as long.  Each convolution takes 0.05 s to compile.  Split into 32 groups, a
-# convolution takes 0.5 to 1.3 times as long as XLA takes for all groups.
+# XLA skips the zeros of a dilated array if the kernel is smaller than the array and the result:
+# this pass would take 0.5 to 2.9 times as long.  Each convolution takes 0.05 s to compile.  Split
+# into 32 groups, a convolution takes 0.5 to 1.3 times as long as XLA takes for all groups.
 MAX_SPLIT = 8
 MAX_SUM = 16
 # Gradients of four convolutions, one in each iteration of a loop, in milliseconds of a CPU core, by
@@ -321,9 +323,9 @@ def _cut(x: Any, axes: Sequence[_Axis]) -> tuple[Any, list[_Axis]]:
 def _step(x: Any, k: Any, axes: Sequence[_Axis], groups: int) -> str | None:
     """The next step, a key of ``_STEPS``; ``None`` if there is none."""
     counts = _counts(x, k, axes)
-    if any(a.is_plainly_dilated for a in axes) and (
-        len(axes) > 2 or math.prod(k.shape[:-2]) > math.prod(counts)
-    ):
+    # XLA exchanges the array and the kernel if the kernel is larger: then it does not skip zeros.
+    few = min(math.prod(x.shape[1:-1]), math.prod(counts))
+    if any(a.is_plainly_dilated for a in axes) and (len(axes) > 2 or math.prod(k.shape[:-2]) > few):
         return _BY_PHASE
     if 1 < groups <= MAX_SPLIT and len(axes) <= 2:
         return _EACH_GROUP

@@ -39,9 +39,9 @@ class Dce(Pass):
 def dce(program: Module) -> bool:
     """Removes dead ops, operands, arguments, results and functions in place; returns whether there
     were any."""
-    functions = program.functions
-    liveness = Liveness(functions, read=analyses_of(program).body)
-    entries = analyses_of(program).graph.entry_points()
+    functions, analyses = program.functions, analyses_of(program)
+    liveness = Liveness(functions, read=lambda symbol: analyses.body(functions[symbol]))
+    entries = analyses.graph.entry_points()
     return _keep(program, liveness, [whole(functions[symbol]) for symbol in entries])
 
 

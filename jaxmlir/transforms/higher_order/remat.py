@@ -19,8 +19,9 @@ from typing import Any
 
 import jax
 
+from jaxmlir.analysis.liveness import Liveness
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import attribute, create, drop_dead_ops, inline, symbol_ref
+from jaxmlir.dialect.builder import attribute, create, drop_dead_ops, inline, symbol_ref, zeros
 from jaxmlir.dialect.ir import ir
 from jaxmlir.support.masks import Dims, Mask, chosen, filled, left_out
 from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
@@ -130,8 +131,14 @@ def _linear(
     tangents = [v.type for v in list(lin.arguments)[halves.num_residuals :]]
     new = NewFunction(rules, f"{symbol}.remat", [*(v.type for v in operands), *tangents], fwd)
     primals, tangents = new.args[: len(operands)], new.args[len(operands) :]
+    live = Liveness({}, read=rules.functions.body).arguments(symbol, (True,) * len(wanted))
     with new.body():
-        values = inline(fwd, primals)
+        # Zeros replace operands that only calls use whose callees ignore them.
+        read = [
+            v if is_live or not isinstance(v.type, ir.RankedTensorType) else zeros(v.type)
+            for v, is_live in zip(primals, live, strict=True)
+        ]
+        values = inline(fwd, read)
         outs = inline(lin, [*values[len(results) - halves.num_residuals :], *tangents])
     new.finish(outs)
     drop_dead_ops(new.op)
