@@ -138,6 +138,16 @@ def is_narrow(dtype: Any) -> bool:
     return dtypes.issubdtype(dtype, np.inexact) and dtypes.finfo(dtype).bits < 32
 
 
+def can_be_summed(dtype: Any) -> bool:
+    """Whether numbers of a dtype may be added up in another order, and scaled afterwards.
+
+    Floats with a small range of exponents would overflow.
+    """
+    if dtypes.issubdtype(dtype, np.inexact):
+        return dtypes.finfo(dtype).maxexp >= 128
+    return dtypes.issubdtype(dtype, np.integer)
+
+
 @functools.cache
 def is_plain_array(type_: ir.Type) -> bool:
     """Whether an array type consists of shape, dtype and weak type only.

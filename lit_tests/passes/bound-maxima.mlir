@@ -1,4 +1,4 @@
-// On a TPU, a maximum that is replaced if it is infinite is computed from bounded numbers instead.
+// On a TPU, a maximum that is replaced if it is infinite is computed from finite numbers instead.
 
 // RUN: jaxmlir-opt --target=tpu --jaxpr-bound-maxima %s -o %t
 // RUN: FileCheck %s < %t
@@ -7,11 +7,12 @@
 // RUN: jaxmlir-run %t --entry main --args "[[0.5, 0.5, inf], [0.5, -inf, 1.0]]" | FileCheck %s --check-prefix=EXEC
 
 // CHECK-LABEL: func.func public @main
-// CHECK:         %[[LEAST:.*]] = "jaxpr.max"(%arg0, %{{.*}})
-// CHECK:         %[[BOUNDED:.*]] = "jaxpr.min"(%[[LEAST]], %{{.*}})
-// CHECK-NEXT:    %[[M:.*]] = "jaxpr.reduce_max"(%[[BOUNDED]]) {axes = array<i64: 0>}
+// CHECK:         %[[IS_FINITE:.*]] = "jaxpr.is_finite"(%arg0)
+// CHECK-NEXT:    %[[FINITE:.*]] = "jaxpr.select_n"(%[[IS_FINITE]], %{{.*}}, %arg0)
+// CHECK-NEXT:    %[[TERMS:.*]] = "jaxpr.stop_gradient"(%[[FINITE]])
+// CHECK-NEXT:    %[[M:.*]] = "jaxpr.reduce_max"(%[[TERMS]]) {axes = array<i64: 0>}
 // CHECK-NEXT:    "jaxpr.stop_gradient"(%[[M]])
-// CHECK-NOT:     "jaxpr.is_finite"
+// CHECK-NOT:     "jaxpr.select_n"
 // LEFT-LABEL:  func.func public @main
 // LEFT:          "jaxpr.is_finite"
 

@@ -71,3 +71,14 @@ func.func private @steps(%x: tensor<4xf32>) -> tensor<4xf32> {
   %6 = "jaxpr.mul"(%4, %5) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   return %6 : tensor<4xf32>
 }
+
+// 4-bit integers are padded with a zero of their type.
+// CHECK-LABEL: func.func private @narrow
+// CHECK:         %[[ZERO:.*]] = "jaxpr.constant"() {value = dense<0> : tensor<i4>}
+// CHECK-NEXT:    "jaxpr.pad"(%arg0, %[[ZERO]]) {padding_config = [array<i64: -3, 3, 0>]}
+func.func private @narrow(%x: tensor<4xi4>) -> tensor<4xi4> {
+  %0 = "jaxpr.slice"(%x) {limit_indices = array<i64: 4>, start_indices = array<i64: 3>} : (tensor<4xi4>) -> tensor<1xi4>
+  %1 = "jaxpr.slice"(%x) {limit_indices = array<i64: 3>, start_indices = array<i64: 0>} : (tensor<4xi4>) -> tensor<3xi4>
+  %2 = "jaxpr.concatenate"(%0, %1) {dimension = 0 : i64} : (tensor<1xi4>, tensor<3xi4>) -> tensor<4xi4>
+  return %2 : tensor<4xi4>
+}

@@ -10,6 +10,7 @@
 
 // Each exponential is scaled by exp(-m), and so is their sum; their quotient does not depend on m.
 // REMARK: shift-invariance.mlir:{{[0-9]+}}:8: remark: [jaxpr-shift-invariance] excluded from differentiation: the results do not depend on it
+// REMARK: shift-invariance.mlir:{{[0-9]+}}:8: remark: [jaxpr-shift-invariance] excluded from differentiation: the results do not depend on it
 // REMARK-NOT: remark
 // CHECK-LABEL: func.func public @softmax
 // CHECK-NEXT:    %[[MAX:.*]] = "jaxpr.reduce_max"(%arg0)
@@ -38,4 +39,20 @@ func.func private @exponential(%x: tensor<3xf32>) -> tensor<3xf32> {
   %1 = "jaxpr.sub"(%x, %0) : (tensor<3xf32>, tensor<f32>) -> tensor<3xf32>
   %2 = "jaxpr.exp"(%1) : (tensor<3xf32>) -> tensor<3xf32>
   return %2 : tensor<3xf32>
+}
+
+// The quotient is stored in 16 bits, and the terms are scaled by a number of 16 bits.
+// CHECK-LABEL: func.func private @narrow
+// CHECK:         stop_gradient
+func.func private @narrow(%x: tensor<3xbf16>) -> tensor<3xbf16> {
+  %half = "jaxpr.constant"() {value = dense<0.5> : tensor<bf16>} : () -> tensor<bf16>
+  %0 = "jaxpr.reduce_max"(%x) {axes = array<i64: 0>} : (tensor<3xbf16>) -> tensor<bf16>
+  %1 = "jaxpr.sub"(%x, %0) : (tensor<3xbf16>, tensor<bf16>) -> tensor<3xbf16>
+  %2 = "jaxpr.mul"(%1, %half) : (tensor<3xbf16>, tensor<bf16>) -> tensor<3xbf16>
+  %3 = "jaxpr.exp"(%2) : (tensor<3xbf16>) -> tensor<3xbf16>
+  %4 = "jaxpr.convert_element_type"(%3) {new_dtype = f32} : (tensor<3xbf16>) -> tensor<3xf32>
+  %5 = "jaxpr.reduce_sum"(%4) {axes = array<i64: 0>} : (tensor<3xf32>) -> tensor<f32>
+  %6 = "jaxpr.convert_element_type"(%5) {new_dtype = bf16} : (tensor<f32>) -> tensor<bf16>
+  %7 = "jaxpr.div"(%3, %6) : (tensor<3xbf16>, tensor<bf16>) -> tensor<3xbf16>
+  return %7 : tensor<3xbf16>
 }

@@ -84,3 +84,18 @@ func.func public @computed_again(%y: tensor<2048x64xf32>, %x: tensor<2048x2xf32>
   %1 = "jaxpr.dot_general"(%g, %x) {dimension_numbers = [[array<i64: 0>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<2048x64xf32>, tensor<2048x2xf32>) -> tensor<64x2xf32>
   return %0, %1 : tensor<64xf32>, tensor<64x2xf32>
 }
+
+// Sums of no elements stay.
+// CHECK-LABEL: func.func private @nothing
+// CHECK-NOT:     "jaxpr.pad"
+func.func private @nothing(%x: tensor<512x0xf32>, %m: tensor<512x8xf32>, %v: tensor<0x4xf32>) -> tensor<512x4xf32> {
+  %0 = "jaxpr.reduce_max"(%m) {axes = array<i64: 1>} : (tensor<512x8xf32>) -> tensor<512xf32>
+  %1 = "jaxpr.broadcast_in_dim"(%0) {broadcast_dimensions = array<i64: 0>, shape = array<i64: 512, 1>} : (tensor<512xf32>) -> tensor<512x1xf32>
+  %2 = "jaxpr.sub"(%x, %1) : (tensor<512x0xf32>, tensor<512x1xf32>) -> tensor<512x0xf32>
+  %3 = "jaxpr.exp"(%2) : (tensor<512x0xf32>) -> tensor<512x0xf32>
+  %4 = "jaxpr.reduce_sum"(%3) {axes = array<i64: 1>} : (tensor<512x0xf32>) -> tensor<512xf32>
+  %5 = "jaxpr.broadcast_in_dim"(%4) {broadcast_dimensions = array<i64: 0>, shape = array<i64: 512, 1>} : (tensor<512xf32>) -> tensor<512x1xf32>
+  %6 = "jaxpr.div"(%3, %5) : (tensor<512x0xf32>, tensor<512x1xf32>) -> tensor<512x0xf32>
+  %7 = "jaxpr.dot_general"(%6, %v) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<512x0xf32>, tensor<0x4xf32>) -> tensor<512x4xf32>
+  return %7 : tensor<512x4xf32>
+}

@@ -64,3 +64,26 @@ def test_arrays_that_others_need_are_carried(step, result):
 
     program = jaxmlir.trace(loop)(X).optimize(1)
     assert str(program.run_passes(NAME, target="tpu")) == str(program)
+
+
+def test_a_loop_in_a_condition_is_changed_before_the_condition_is_copied():
+    def cosines(x):
+        return lax.while_loop(
+            lambda s: jnp.max(jnp.abs(s[0] - s[1])) > 1e-2,
+            lambda s: (jnp.cos(s[0]), s[0]),
+            (x, x + 1),
+        )[0]
+
+    def step(state):
+        x, _, count = state
+        return lax.while_loop(lambda y: jnp.sum(y) > 3, lambda y: y / 2, x + 1), x, count + 1
+
+    def loop(x):
+        def unfinished(state):
+            return (jnp.max(cosines(state[0]) - state[1]) > 1e-3) & (state[2] < 6)
+
+        return lax.while_loop(unfinished, step, (x, x + 1, 0))[0]
+
+    carried = jaxmlir.trace(loop)(X).optimize(1).run_passes(NAME, target="tpu")
+    carried.verify()
+    np.testing.assert_allclose(carried(X), loop(X), rtol=1e-6)

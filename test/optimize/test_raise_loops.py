@@ -529,14 +529,18 @@ def test_independent_iterations_are_batched(batch_bytes, loops):
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
 
 
-def test_sums_that_overflow_in_another_order_stay():
-    def function(w, xs):
-        start = jnp.full(16, -60000, np.float16)
-        return lax.scan(lambda total, x: (total + w @ x, None), start, xs)[0]
+def test_sums_of_half_precision_keep_their_order():
+    """The sum of the terms alone overflows, the partial sums do not."""
 
-    args = 8000 * np.eye(16, dtype=np.float16), np.ones((15, 16), np.float16)
-    program, _ = raised(function, *args, passes="jaxpr-raise-loops")
-    same_bits(program, function, *args)
+    def function(total, xs, w):
+        def subtract(total, row):
+            return total - jnp.sum(jnp.tanh(jnp.tanh(row @ w) @ w) + row), None
+
+        return lax.scan(subtract, total, xs)[0]
+
+    args = np.float16(6e4), np.full((24, 16), 280, np.float16), np.zeros((16, 16), np.float16)
+    program, _ = raised(function, *args, passes="jaxpr-raise-loops{batch-bytes=4194304}")
+    np.testing.assert_array_equal(program(*args), function(*args))
 
 
 @pytest.mark.parametrize(("batch_bytes", "loops"), [(1 << 22, 0), (8000, 4)])

@@ -121,6 +121,17 @@ def test_random_blocks_of_several_turns(steps, end, count, turns, start):
     same_as_jax(batched, blocks, *args)
 
 
+def test_sums_of_half_precision_keep_their_order():
+    """The sum of the terms alone overflows, the partial sums do not."""
+
+    def function(total, terms):
+        return sum((x * jnp.cos(x * 0) for x in terms), total)
+
+    args = np.full(1, 6e4, np.float16), np.full((4, 1), -3e4, np.float16)
+    _, batched = after(function, *args)
+    np.testing.assert_array_equal(batched(*args), function(*args))
+
+
 def written(ys, xs):
     out = jnp.ones((5, 8))
     for i, y in enumerate(ys):

@@ -202,19 +202,66 @@ def test_gradients_of_biases_are_products_on_a_tpu():
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5 * np.abs(other).max())
 
 
-def test_no_maximum_is_tested_on_a_tpu_and_infinite_ones_give_the_same():
-    def loss(x):
-        return logsumexp(x, 1)
+INF, NAN = np.inf, np.nan
+ROWS = [[1, -2, 3], [-INF, 0, 1], [-INF] * 3, [INF, 1, -INF], [NAN, 0, 1], [3e38, -3e38, 0]]
 
-    inf, nan = np.inf, np.nan
-    rows = [[1, -2, 3], [-inf, 0, 1], [-inf] * 3, [inf, 1, -inf], [nan, 0, 1], [3e38, -3e38, 0]]
-    x = np.array(rows, np.float32)
-    program = jaxmlir.trace(loss)(x).run_passes("jaxpr-bound-maxima", target="tpu:v5e")
-    assert "is_finite" not in program.as_text()
+
+def greatest(x, axis=1):
+    m = lax.stop_gradient(jnp.max(x, axis, keepdims=True))
+    return jnp.where(jnp.isfinite(m), m, 0)
+
+
+def masked(x, y):
+    """A row without a term has exponentials of large numbers, which are multiplied by zeros."""
+    e = jnp.exp(y - greatest(x)) * (x > -INF)
+    total = jnp.sum(e, 1)
+    return jnp.where(total == 0, 0, e[:, 0] / total)
+
+
+def reused(x, y):
+    m = lax.stop_gradient(jnp.max(x, 1))
+    is_finite = jnp.isfinite(m)
+    m = jnp.where(is_finite, m, 0)
+    return jnp.where(is_finite, m + jnp.log(jnp.sum(jnp.exp(x - m[:, None]), 1)), -7)
+
+
+def finite_terms(x, y):
+    """Terms that are not finite are left out of the sum, but not of the maximum."""
+    e = jnp.where(jnp.isfinite(x), jnp.exp(x - greatest(x)), 0)
+    return jnp.log(jnp.sum(e, 1, keepdims=True)) + greatest(x)
+
+
+def of_all(x, y):
+    """One maximum for all rows, which is infinite if a single row is."""
+    m = greatest(x[:4], None)[0, 0]
+    return jnp.log(jnp.sum(jnp.exp(x[:4] - m), 1)) + m
+
+
+MAXIMA = {
+    "log-sum-exp": (lambda x, y: logsumexp(x, 1), 1),
+    "finite terms": (finite_terms, 1),
+    "of all": (of_all, 1),
+    "another use of the test": (reused, 0),
+    "other terms": (
+        lambda x, y: jnp.log(jnp.sum(jnp.exp(y - greatest(x)), 1)) + greatest(x)[:, 0],
+        0,
+    ),
+    "masked": (masked, 0),
+}
+
+
+@pytest.mark.parametrize("name", MAXIMA)
+def test_maxima_of_finite_terms_give_the_same_on_a_tpu(name):
+    function, bounded = MAXIMA[name]
+    args, remarks = (np.array(ROWS, np.float32), array(6, 3)), []
+    program = jaxmlir.trace(function)(*args).optimize(1)
+    program = program.run_passes("jaxpr-bound-maxima", target="tpu:v5e", remarks=remarks.append)
+    assert len(remarks) == bounded
     # Compiled here, as it was written for the other target.
-    bounded = jaxmlir.parse(program.as_text())
+    program = jaxmlir.parse(program.as_text())
     for transform in (lambda f: f, jax.jacrev):
-        np.testing.assert_array_equal(transform(bounded)(x), transform(loss)(x))
+        got, want = transform(program)(*args), transform(function)(*args)
+        np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
 def test_what_is_put_together_is_taken_apart_by_one_kernel_on_a_tpu():

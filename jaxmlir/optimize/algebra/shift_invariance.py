@@ -27,7 +27,7 @@ import heapq
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -72,8 +72,9 @@ Laws = Sequence[Law | None]
 LawRule = Callable[[OpView, Laws], Law | None]
 
 
-def does_depend(body: FunctionView, shift: int) -> bool:
-    """Whether results or effects of a function may depend on a value; true for an unused value."""
+def laws_of(body: FunctionView, shift: int) -> dict[int, Law] | None:
+    """The laws of the values that depend on a value, by number; ``None`` if results or effects of
+    the function may depend on it, or if it is unused."""
     shape = aval_of(body.types[shift]).shape
     dims = tuple(d for d, size in enumerate(shape) if size != 1)
     laws = {shift: Law(False, Fraction(1), dims)}
@@ -81,33 +82,37 @@ def does_depend(body: FunctionView, shift: int) -> bool:
     pending = [*body.users[shift]]
     met = set(pending)
     if not pending or shift in body.outputs:
-        return True
+        return None
     while pending:
         index = heapq.heappop(pending)
         rule = RULES.get(body.names[index])
         if rule is None:
-            return True
+            return None
         try:
             law = rule(body.op_views[index], [laws.get(v) for v in body.operands[index]])
         except NoShiftLaw:
-            return True
+            return None
         if law is None:
             continue
         (value,) = range(*body.results[index])
         if value in body.outputs:
-            return True
+            return None
         laws[value] = law
         for user in body.users[value]:
             if user not in met:
                 met.add(user)
                 heapq.heappush(pending, user)
-    return False
+    return laws
 
 
 def real_number(value: ir.Value) -> float | None:
     """The real number that every element of a value equals, if known."""
     number = number_of(value)
-    return None if number is None or number.dtype.kind not in "iuf" else float(number)
+    return float(number) if number is not None and _is_real(number.dtype) else None
+
+
+def _is_real(dtype: Any) -> bool:
+    return any(dtypes.issubdtype(dtype, kind) for kind in (np.floating, np.integer))
 
 
 def _law(scaled: bool, by: Fraction, laws: Laws) -> Law | None:
@@ -208,7 +213,7 @@ def _power(exponent: Callable[[OpView], Fraction]) -> LawRule:
 
 
 def _convert(node: OpView, laws: Laws) -> Law:
-    if aval_of(node.op.results[0].type).dtype.kind == "f":
+    if dtypes.issubdtype(aval_of(node.op.results[0].type).dtype, np.floating):
         return laws[0]
     raise NoShiftLaw
 
@@ -296,7 +301,7 @@ def _stop(body: FunctionView) -> int:
         if name != "jaxpr.reduce_max" and maxima.isdisjoint(body.operands[index]):
             continue
         (value,) = range(*body.results[index])
-        if not is_array(body.types[value]) or does_depend(body, value):
+        if not is_array(body.types[value]) or laws_of(body, value) is None:
             maxima.add(value)
             continue
         remark(op, "excluded from differentiation: the results do not depend on it")

@@ -47,7 +47,7 @@ from jaxmlir._compat import dtypes
 from jaxmlir.analysis.call_graph import SCANS, CallGraph, visit_functions
 from jaxmlir.analysis.function_view import OpView, number_of, ops_of
 from jaxmlir.analysis.manager import analyses_of
-from jaxmlir.analysis.op_counts import Work, is_plain_op, size
+from jaxmlir.analysis.op_counts import Work, can_be_summed, is_plain_array, is_plain_op, size
 from jaxmlir.dialect import codec, op_signature
 from jaxmlir.dialect.builder import (
     clone,
@@ -71,7 +71,7 @@ from jaxmlir.optimize.loops.scan_editor import (
     can_change,
     loops_of,
 )
-from jaxmlir.optimize.vectorize.stacking import added, can_be_summed, total_of
+from jaxmlir.optimize.vectorize.stacking import added, total_of
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.edit import before_return
@@ -231,7 +231,9 @@ class _Body:
 
     def terms(self, arg: ir.Value, out: ir.Value) -> list[_Summand]:
         """The terms that an iteration adds to a carried value; none if it does anything else."""
-        if out == arg or not can_be_summed(arg.type) or only_user(arg) is None:
+        if out == arg or not is_plain_array(arg.type) or only_user(arg) is None:
+            return []
+        if not can_be_summed(aval_of(arg.type).dtype):
             return []
         terms: list[_Summand] = []
         carried = False

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from jaxmlir.analysis.call_graph import visit_functions
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import elements
@@ -37,7 +38,7 @@ from jaxmlir.optimize.simplify.dce import dce
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.levels import COMPILERS, NEEDED_OPS
 from jaxmlir.passes.remarks import remark
-from jaxmlir.rewriting.driver import replace, rewrite_functions
+from jaxmlir.rewriting.driver import replace
 from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.higher_order.loops import WhileOp
 from jaxmlir.transforms.templates import Rules
@@ -50,15 +51,14 @@ class CarryConditions(Pass):
     compilers: ClassVar[tuple[str, ...]] = COMPILERS[name]
 
     def run(self, program: Module) -> bool:
-        rules = Rules(program)
-        bodies = LoopEditor(rules, analyses_of(program).graph)
+        rules, graph, names = Rules(program), analyses_of(program).graph, NEEDED_OPS[self.name]
+        bodies = LoopEditor(rules, graph)
 
-        def carry(function: func.FuncOp) -> int:
-            return sum(
-                _carry(rules, bodies, op) for op, _ in loops_of(function, NEEDED_OPS[self.name])
-            )
+        def carry(function: func.FuncOp) -> bool:
+            return any([_carry(rules, bodies, op) for op, _ in loops_of(function, names)])
 
-        changed = rewrite_functions(program, NEEDED_OPS[self.name], carry, drop_dead=False) > 0
+        # Loops in conditions first: their bodies are changed before the conditions are copied.
+        changed = visit_functions(program, carry, graph, names)
         if changed:
             # Erases the arrays, and ops that only they needed.
             dce(program)

@@ -53,6 +53,7 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import count
 from jaxmlir.optimize.barriers import barrier
 from jaxmlir.optimize.cpu.pad_stencils import MOVES, Edges, PaddingOps, padded
+from jaxmlir.optimize.vectorize.stacking import additive_identity
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.levels import COMPILERS
 from jaxmlir.passes.remarks import remark
@@ -162,8 +163,7 @@ def _pays(padded: _EdgedArrays, type_: ir.Type, costs: Costs) -> bool:
 
 def _sum(*xs: Any, edges: tuple[Edges, ...]) -> list[Any]:
     """The sum of padded arrays, which are zero where another one is not."""
-    # A negative zero; for integers, a zero.
-    zero = np.negative(np.zeros((), xs[0].dtype))
+    zero = additive_identity(xs[0].dtype)
     parts = (padded(x, zero, edges=of_x)[0] for x, of_x in zip(xs, edges, strict=True))
     return [functools.reduce(lax.add, parts)]
 

@@ -283,9 +283,9 @@ def _pays(form: _NormalizedProduct, e: ir.Value, v: ir.Value, costs: Costs) -> b
     that slice its result."""
     shape = v.type.shape
     columns = form.free(1 - form.side, len(shape))
-    if not columns:
-        return False
     count = math.prod(shape[d] for d in columns)
+    if not columns or not count * elements(e.type):
+        return False
     more = count // shape[columns[-1]]
     wider = math.ceil((count + more) / costs.lanes) - math.ceil(count / costs.lanes)
     summed = math.prod(shape[d] for d in form.summed[1 - form.side])

@@ -33,7 +33,7 @@ from jax import lax
 
 from jaxmlir import toolbox
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.analysis.op_counts import ADDITIONS, is_plain_array, is_plain_signature
+from jaxmlir.analysis.op_counts import ADDITIONS, can_be_summed, is_plain_array, is_plain_signature
 from jaxmlir.dialect.builder import build, converted, is_used, overwrites, window_sizes
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
@@ -46,6 +46,7 @@ from jaxmlir.optimize.vectorize.isomorphic import BatchGroups, Column, Group, Gr
 from jaxmlir.optimize.vectorize.stacking import (
     JOINS,
     WindowLevel,
+    additive_identity,
     joined,
     levels_of,
     total_of,
@@ -159,10 +160,7 @@ class ArrayParts(NamedTuple):
         if self.adds:
             high = np.array(array.shape) - low - part.shape
             padding = [(int(a), int(b), 0) for a, b in zip(low, high, strict=True)]
-            # Negative zero leaves other elements unchanged, while 0 would change -0 to 0.  NumPy's
-            # minus widens integers of less than 8 bits to 8.
-            nothing = (-np.zeros((), part.dtype)).astype(part.dtype)
-            return [lax.add(array, lax.pad(part, nothing, padding))]
+            return [lax.add(array, lax.pad(part, additive_identity(part.dtype), padding))]
         if part.shape == array.shape:
             return [part]
         return [lax.dynamic_update_slice(array, part, [np.int32(i) for i in low])]
@@ -287,6 +285,8 @@ def seeds(body: FunctionView, least: int = MIN_LANES) -> Iterator[Seed]:
         elif name in ADDITIONS and index not in seen:
             additions, terms = _sum(body, index)
             seen.update(additions)
+            if not can_be_summed(aval_of(body.types[terms[0]]).dtype):
+                continue
             for values in _groups(_kinds(body, terms), terms, least):
                 yield Seed(values, tuple(terms), additions)
         elif name in SCATTERS and index not in seen:

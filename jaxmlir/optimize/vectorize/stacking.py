@@ -24,7 +24,6 @@ from jax import lax
 
 from jaxmlir import toolbox
 from jaxmlir._compat import dtypes
-from jaxmlir.analysis.op_counts import is_plain_array
 from jaxmlir.analysis.strided_view import SLICES, StridedView
 from jaxmlir.dialect.builder import converted
 from jaxmlir.dialect.ir import ir
@@ -68,24 +67,17 @@ def total_of(rules: Rules, array: ir.Value) -> ir.Value:
     return rules.emit(_total, [array])[0]
 
 
-def can_be_summed(type_: ir.Type) -> bool:
-    """Whether sums of a type may be added up in another order, and scaled afterwards.
-
-    Floats with a small range of exponents would overflow.
-    """
-    if not is_plain_array(type_):
-        return False
-    dtype = aval_of(type_).dtype
-    if isinstance(dtype, dtypes.ExtendedDType) or dtype == np.bool_:
-        return False
-    return dtypes.issubdtype(dtype, np.integer) or dtypes.finfo(dtype).maxexp >= 128
-
-
 def added(total: ir.Value, value: ir.Value, negative: bool) -> ir.Value:
     """A sum with a value added or subtracted, in the type of the sum."""
     name = "jaxpr.sub" if negative else "jaxpr.add"
     operands = [total, converted(value, total.type)]
     return ir.Operation.create(name, [total.type], operands).result
+
+
+def additive_identity(dtype: Any) -> np.ndarray:
+    """The number that changes no bit of another when it is added: for floats, a negative zero."""
+    # NumPy's minus widens integers of less than 8 bits to 8.
+    return (-np.zeros((), dtype)).astype(dtype)
 
 
 JOINS = {"jaxpr.concatenate": "dimension", "jaxpr.stack": "axis"}

@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmlir._compat import dtypes
 from jaxmlir.analysis.index_maps import MappedOp, maps_of_op
-from jaxmlir.analysis.op_counts import is_plain_array
+from jaxmlir.analysis.op_counts import can_be_summed, is_plain_array
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
@@ -95,13 +94,6 @@ def described(type_: ir.Type) -> tuple[tuple[int, ...], Any]:
     if not is_plain_array(type_) or is_key(aval := aval_of(type_)) or not aval.size:
         return (), None
     return tuple(aval.shape), np.dtype(aval.dtype)
-
-
-def can_be_summed(dtype: Any) -> bool:
-    """Whether sums of a dtype may be reordered; sums of narrow floats may overflow then."""
-    if dtypes.issubdtype(dtype, np.floating):
-        return dtypes.finfo(dtype).maxexp >= 128
-    return dtype.kind in "iuc"
 
 
 TensorRule = Callable[[Algebra, OpKind, list[Tensor]], Tensor | None]

@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import FunctionView, can_count
+from jaxmlir.analysis.op_counts import can_be_summed
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
@@ -26,7 +27,6 @@ from jaxmlir.optimize.algebra.labelled_tensors.kinds import (
     OpKind,
     TensorRule,
     Wiring,
-    can_be_summed,
     described,
     kind_of,
 )

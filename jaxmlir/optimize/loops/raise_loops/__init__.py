@@ -29,7 +29,7 @@ from jaxmlir import toolbox
 from jaxmlir.analysis.call_graph import CallGraph, visit_functions
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
-from jaxmlir.analysis.op_counts import Work, elements, is_array, size
+from jaxmlir.analysis.op_counts import Work, can_be_summed, elements, is_array, size
 from jaxmlir.analysis.purity import CountedOps, is_pure
 from jaxmlir.dialect import op_signature
 from jaxmlir.dialect.builder import (
@@ -69,7 +69,7 @@ from jaxmlir.optimize.loops.scan_editor import (
     loops_of,
 )
 from jaxmlir.optimize.vectorize.batchable import BATCHED_CALLS, called, can_batch, is_slow_alone
-from jaxmlir.optimize.vectorize.stacking import added, can_be_summed, total_of
+from jaxmlir.optimize.vectorize.stacking import added, total_of
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import recording, remark, repeat
 from jaxmlir.targets import Target
@@ -489,7 +489,7 @@ def _batch_size(length: int, fitting: int) -> int:
 def _is_only_added_to(arg: ir.Value, out: ir.Value) -> bool:
     """Whether a carried value is only added to, and the sum is only carried to the next
     iteration."""
-    if _addend(arg, out) is None or not can_be_summed(arg.type):
+    if _addend(arg, out) is None or not is_array(arg.type):
         return False
     while arg != out:
         user = only_user(arg)
@@ -511,7 +511,8 @@ def _addend(arg: ir.Value, out: ir.Value) -> ir.Value | None:
     else:
         return None
     # No broadcasts: a scalar would be added to each element.
-    return addend if out.type.shape == arg.type.shape == addend.type.shape else None
+    is_term = out.type.shape == arg.type.shape == addend.type.shape
+    return addend if is_term and can_be_summed(aval_of(out.type).dtype) else None
 
 
 _SUMS = with_trait(Trait.ADDITIVE)
