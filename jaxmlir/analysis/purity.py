@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect import ops
 from jaxmlir.dialect.builder import reached_ops
-from jaxmlir.dialect.ir import ir, symbol_uses
+from jaxmlir.dialect.ir import ir, is_foreign, symbol_uses
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import may_have_functions
@@ -17,9 +17,9 @@ from jaxmlir.dialect.ops.random import RANDOM
 def is_pure(name: str) -> bool:
     """Whether ops with a name are pure, apart from the effects that they declare.
 
-    An unknown primitive is taken to have no other effects.
+    An unknown primitive is taken to have no other effects; an op of another dialect may have any.
     """
-    return name not in _IMPURE
+    return name not in _IMPURE and not is_foreign(name)
 
 
 _IMPURE = ops.with_trait(ops.Trait.IMPURE)

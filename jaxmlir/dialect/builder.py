@@ -14,6 +14,7 @@ from jaxmlir._compat import core, dtypes, jax_mlir_ext
 from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.codec.types import dense
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES
+from jaxmlir.dialect.effect_attributes import has_lasting_effects
 from jaxmlir.dialect.ir import body_of, func, inner_ops, ir, is_private, symbol_uses
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
@@ -176,10 +177,9 @@ def take_in(function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
 
 
 def drop_dead_ops(function: func.FuncOp) -> None:
-    """Erases ops without effects whose results nobody uses."""
-    *ops, _ = body_of(function).operations
-    for op in reversed(ops):
-        if not any(map(is_used, op.results)) and "jaxpr.effects" not in op.attributes:
+    """Erases ops without lasting effects whose results nobody uses."""
+    for op, name in reversed(named_ops(function)):
+        if not any(map(is_used, op.results)) and not has_lasting_effects(op, name):
             op.operation.erase()
 
 

@@ -15,6 +15,7 @@ from random_programs import budget, programs
 from test_cleanup import evaluate, program_of, same_bits
 
 import jaxmlir
+from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import ops, primitives
 from jaxmlir.optimize.simplify.canonicalize import canonicalize, movement
 from jaxmlir.optimize.simplify.canonicalize.equations import Number, Term, Variable, equations_of
@@ -581,6 +582,24 @@ def test_slices_of_many_pieces(monkeypatch):
     assert len(looks) < 5000
     assert "concatenate" not in str(after)
     np.testing.assert_array_equal(after(x), jax.jit(f)(x))
+
+
+def test_only_pieces_that_one_op_reads_are_joined_at_once():
+    """An array that is joined to itself again and again is no array of a million pieces."""
+
+    def f(x):
+        y = x
+        for i in range(10):
+            x, y = jnp.concatenate([x, x]), jnp.concatenate([y, i * x[:1]])
+        return x, y
+
+    x = np.arange(1, dtype=np.int32)
+    program = jaxmlir.trace(f)(x)
+    after = program.run_passes("jaxpr-inline,jaxpr-canonicalize")
+    nodes = ops_of(after.function(after.name))
+    counts = [len(node.operands) for node in nodes if node.name == "jaxpr.concatenate"]
+    assert sorted(counts) == [2] * 10 + [11]
+    same_bits(program, after, [x])
 
 
 def test_pieces_of_unknown_sizes_that_add_up():

@@ -55,6 +55,16 @@ def test_a_scan_of_symbolic_length_that_may_be_empty(start, count):
         same_as_jax(program, function, np.full(4, w, np.float32), np.ones(n, np.float32))
 
 
+def test_a_condition_that_draws_numbers_is_not_asked_twice():
+    def function(w, x):
+        def runs(state):
+            return (state[0] < 3) & (lax.rng_uniform(0.0, 1.0, ()) < 0.5)
+
+        return lax.while_loop(runs, lambda state: (state[0] + 1, w @ w @ state[1]), (0, x))[1]
+
+    assert moved(function, np.eye(32, dtype=np.float32), np.ones(32, np.float32))[1] == []
+
+
 @pytest.mark.parametrize(
     ("step", "ops"),
     [

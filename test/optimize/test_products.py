@@ -272,6 +272,11 @@ def half(a, b, v):
         ),
         (where_bytes_agree, (TALL[:300],)),
         (the_first_half_twice, (SQUARE,)),
+        # A single element.
+        (
+            lambda x, i: x.at[i[0], i[1]].get(mode="fill", fill_value=0) * (x @ x),
+            (SQUARE, np.array([3, 1])),
+        ),
         (lambda x, u: x.at[EDGES].get(mode="fill").T @ u, (SQUARE, normal(600, 64))),
         (lambda x, u: x.at[EDGES].get(mode="fill") @ u, (SQUARE.astype(int), SQUARE.astype(int))),
         (lambda x, w, u: lax.dynamic_update_slice(x, u, (5, 0)) @ w, (TALL, SQUARE, SQUARE)),

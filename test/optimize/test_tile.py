@@ -87,6 +87,16 @@ def test_convolutions():
     same_numbers(after(w, x), jax.grad(convolved, (0, 1))(w, x))
 
 
+def test_values_without_dimensions_have_no_rows():
+    def function(x):
+        lax.create_token(x)
+        return jnp.exp(x @ W) @ W.T
+
+    after, _ = tiled(jaxmlir.trace(function)(X))
+    assert loops(after) == 1
+    same_numbers(after(X), function(X))
+
+
 @pytest.mark.parametrize(
     ("function", "count"),
     [

@@ -4,6 +4,7 @@ import re
 
 import hypothesis
 import hypothesis.strategies as st
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -107,6 +108,21 @@ def test_what_is_reduced_is_used_by_others():
     assert sliced.count("5x4x3") == 3, "of what takes long to compute"
     for got, want in zip(after(x, y), function(x, y), strict=True):
         np.testing.assert_allclose(got, want, 1e-6)
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("function", [lambda x, y: x / y, lambda x, y: x * x + y * y])
+def test_what_the_gradient_of_a_maximum_compares(function):
+    """XLA would round slices in another way than the array, and no element be the maximum."""
+    x, y = (np.random.RandomState(k).randn(6, 4096).astype(np.float32) for k in range(2))
+
+    def gradient(x, y):
+        return jax.grad(lambda x: jnp.sum(jnp.max(function(x, y[0]), 0)))(x)
+
+    program = jaxmlir.trace(gradient)(x, y).optimize(1)
+    after = program.run_passes("jaxpr-unroll-reductions{calls=inf}")
+    assert str(after) == str(program)
+    np.testing.assert_array_equal(jax.jit(after)(x, y), jax.jit(gradient)(x, y))
 
 
 KEEP = "jaxpr-unroll-reductions{calls=inf max-size=1 max-kept=4 min-results=4}"

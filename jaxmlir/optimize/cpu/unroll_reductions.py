@@ -32,7 +32,7 @@ import functools
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from jax import lax
@@ -107,6 +107,11 @@ _CHEAP = COMPUTING - with_trait(Trait.TRANSCENDENTAL) - SLOW.keys()
 _JOINING = with_trait(Trait.JOINING) | {"jaxpr.pad"}
 
 
+_COMPARISONS = frozenset(f"jaxpr.{name}" for name in ("eq", "ge", "gt", "le", "lt", "ne"))
+_PRODUCTS = frozenset({"jaxpr.integer_pow", "jaxpr.mul", "jaxpr.square"})
+_ADDITIONS = with_trait(Trait.ADDITIVE)
+
+
 _KEPT = {
     "jaxpr.reduce_max": lax.reduce_max,
     "jaxpr.reduce_min": lax.reduce_min,
@@ -140,6 +145,8 @@ class UnrollReductions(ExpandOps):
         return True
 
     def expansion(self, node: OpView) -> Expansion | None:
+        if _is_compared(node):
+            return None
         array, shape = node.operands[0], aval_of(node.operands[0].type).shape
         axes = tuple(map(int, node.get("axes")))
         if _is_short(node, self.max_size, self.min_results):
@@ -223,6 +230,32 @@ def _is_made_of_less(node: OpView, max_kept: int, min_results: int) -> bool:
     return is_short and all(aval_of(v.type).shape != shape for v in leaves)
 
 
+def _is_compared(reduction: OpView) -> bool:
+    """Whether a program compares elements of the operand, such as each with the maximum of all, and
+    XLA may round them in one way for the slices and in another for the rest of the program.
+
+    It may make one op of a product and a sum, and multiplies by the reciprocal of a divisor that is
+    broadcast.
+    """
+    inner, _ = _way_to(reduction, MAX_WAY)
+    compared = any(node.name in _COMPARISONS for node in inner.values())
+    if reduction.name in ("jaxpr.reduce_max", "jaxpr.reduce_min"):
+        compared |= _have_other_users(reduction, inner)
+    return compared and any(_is_rounded_in_ways(node, inner) for node in inner.values())
+
+
+def _is_rounded_in_ways(node: OpView, inner: Mapping[ir.Value, OpView]) -> bool:
+    if node.name not in _ADDITIONS:
+        return node.name == "jaxpr.div"
+    return any(v in inner and inner[v].name in _PRODUCTS for v in node.operands)
+
+
+def _have_other_users(reduction: OpView, inner: Mapping[ir.Value, OpView]) -> bool:
+    """Whether other ops than these and the reduction read some of their values."""
+    use_counts = Counter(v for node in (reduction, *inner.values()) for v in node.operands)
+    return any(len(list(v.uses)) != use_counts[v] for v in inner)
+
+
 def _num_functions(reduction: OpView) -> int:
     """The number of functions, quotients included, that compute an element of the operand."""
     inner, _ = _way_to(reduction, MAX_WAY)
@@ -257,8 +290,7 @@ def _shared(reduction: OpView) -> tuple[dict[ir.Value, OpView], list[ir.Value]]:
     """The ops that compute the operand and are written again for each slice, and the values that
     are sliced."""
     inner, leaves = _way_to(reduction, MAX_AGAIN, again=True)
-    use_counts = Counter(v for node in (reduction, *inner.values()) for v in node.operands)
-    if len(inner) > MAX_AGAIN or all(len(list(v.uses)) == use_counts[v] for v in inner):
+    if len(inner) > MAX_AGAIN or not _have_other_users(reduction, inner):
         return {}, [*reduction.operands]
     if any(node is not None and node.name in _JOINING for node in map(node_of, leaves)):
         return {}, [*reduction.operands]

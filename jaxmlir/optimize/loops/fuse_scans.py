@@ -12,7 +12,7 @@ unknown ops, which cost more in a batch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import starmap
 from typing import Any, ClassVar
 
@@ -97,16 +97,10 @@ class _Fusion:
     def visit(self, function: func.FuncOp) -> bool:
         """Fuses scans of a function until there are no more to fuse; whether there were any."""
         symbol = function.name.value
-        may_go_on = True
-        while may_go_on:
-            body = self._read(symbol)
-            keys = self._keys_in(body)
-            groups, may_go_on = self._groups(body, keys)
-            if not groups:
-                break
-            types = [self._merge(group) for group in groups]
+        while groups := self._groups(self._read(symbol)):
+            for group in groups:
+                self._merge(group)
             self.changed.add(symbol)
-            may_go_on = may_go_on or _may_go_on(body, groups, types, keys)
         return symbol in self.changed
 
     def _read(self, symbol: str) -> FunctionView:
@@ -125,11 +119,11 @@ class _Fusion:
         keys = [self._key(body.signatures[i]) for i in scans]
         return {i: key for i, key in zip(scans, keys, strict=True) if key is not None}
 
-    def _groups(self, body: FunctionView, keys: dict[int, Any]) -> tuple[list[Group], bool]:
+    def _groups(self, body: FunctionView) -> list[Group]:
         """Groups of at least two scans whose ranges of ops do not overlap, so that none invalidates
-        the next one; and whether there are other groups."""
+        the next one."""
         groups: list[Group] = []
-        end, are_more = -1, False
+        keys, end = self._keys_in(body), -1
         for members in independent_groups(body.operands, starmap(range, body.results), keys):
             if len(members) == 1:
                 continue
@@ -137,9 +131,7 @@ class _Fusion:
             if members[0] > end and self._can_merge(group, keys[members[0]][0]):
                 groups.append(group)
                 end = members[-1]
-            else:
-                are_more = True
-        return groups, are_more
+        return groups
 
     @memoized
     def _key(self, signature: Signature) -> Any | None:
@@ -203,8 +195,8 @@ class _Fusion:
 
     # -- one scan in place of several --
 
-    def _merge(self, group: Group) -> tuple[ir.Type, ...]:
-        """Writes one scan in place of several; returns the types of its results."""
+    def _merge(self, group: Group) -> None:
+        """Writes one scan in place of several."""
         body, (pack,) = group.body, group.packs
         first, last = body.ops[pack[0]], body.ops[pack[-1]]
         scan = ScanOp.of_attributes(body.signatures[pack[0]].attributes)
@@ -246,47 +238,6 @@ class _Fusion:
                         row = new if dim is None else row_of(self.rules, new, i, dim)
                         old.replace_all_uses_with(row)
         group.erase()
-        return tuple([value.type for value in outs])
-
-
-def _may_go_on(
-    body: FunctionView,
-    groups: Sequence[Group],
-    types: Sequence[tuple[ir.Type, ...]],
-    keys: Mapping[int, Any],
-) -> bool:
-    """Whether a fused scan may be fused again, with an independent scan of the same result types.
-
-    Finding that there is none is cheaper than reading the function again.
-
-    Args:
-      types: the result types of the fused scan of each group.
-      keys: the keys of the scans before.
-    """
-    ends = {group.packs[0][-1]: k for k, group in enumerate(groups)}
-    between = {k: dependents_between(body, group.packs[0]) for k, group in enumerate(groups)}
-    skipped = {op for k, group in enumerate(groups) for op in (*group.packs[0], *between[k])}
-    operands: list[list[int]] = []
-    results: list[Sequence[int]] = []
-    alike: dict[int, Any] = {}
-    merged: set[int] = set()
-
-    def add(ops: Sequence[int]) -> None:
-        operands.append([value for op in ops for value in body.operands[op]])
-        results.append([value for op in ops for value in range(*body.results[op])])
-
-    for index in range(len(body.ops)):
-        k = ends.get(index)
-        if k is not None:
-            merged.add(len(operands))
-            alike[len(operands)] = types[k]
-            add(groups[k].packs[0])
-        for op in between[k] if k is not None else () if index in skipped else (index,):
-            if op in keys:
-                alike[len(operands)] = body.signatures[op].results
-            add((op,))
-    regrouped = independent_groups(operands, results, alike)
-    return any(len(group) > 1 and not merged.isdisjoint(group) for group in regrouped)
 
 
 def _in_order(group: Group, pack: Sequence[int]) -> Sequence[int]:

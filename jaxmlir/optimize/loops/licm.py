@@ -504,6 +504,7 @@ class _CodeMotion:
     def __init__(self, program: Module, graph: CallGraph, growth: float):
         self._program = program
         self._rules = Rules(program)
+        self._counted = CountedOps(program)
         self._splits = FunctionSplits(self._rules, graph, LoopEditor(self._rules, graph), growth)
 
     def visit(self, function: func.FuncOp) -> bool:
@@ -551,7 +552,11 @@ class _CodeMotion:
         loop = WhileOp.of(op)
         if not (self._splits.can_change(loop.cond) and self._splits.can_change(loop.body)):
             return
-        of_cond, of_body, init = loop.operands(list(op.operands))
+        operands = list(op.operands)
+        # A branch on the initial condition would draw other numbers than the loop.
+        if self._counted.draws(op_signature.of_op(op, "jaxpr.while", operands)):
+            return
+        of_cond, of_body, init = loop.operands(operands)
         cond = self._splits.of_while(loop.cond, len(of_cond), len(init), False)
         body = self._splits.of_while(loop.body, len(of_body), len(init), True)
         if cond is None and body is None:

@@ -36,7 +36,6 @@ from jaxmlir.analysis.purity import CountedOps, is_pure
 from jaxmlir.dialect.builder import is_used
 from jaxmlir.dialect.ir import ir, module_bytecode
 from jaxmlir.dialect.module import Module
-from jaxmlir.dialect.op_signature import WithRegions
 from jaxmlir.errors import JaxmlirError, count, message_of
 from jaxmlir.optimize.barriers import WaitFence, waiting
 from jaxmlir.optimize.memory.profile import MemoryProfile, peak_beside_results
@@ -103,9 +102,8 @@ class StraightLine:
         fixed = {
             index
             for index, signature in enumerate(body.signatures)
-            # A policy stores values by their names, and ops with regions are not copied.
+            # A policy stores values by their names.
             if signature.name == "jaxpr.name"
-            or isinstance(signature, WithRegions)
             or signature.effects is not None
             or not is_pure(signature.name)
             or counted(signature)

@@ -68,8 +68,8 @@ class WhileOp(NamedTuple):
         """Splits values into constants of the condition, constants of the body, and carry."""
         return split(values, self.cond_consts, self.body_consts)
 
-    def write(self, rules: Rules, args: Sequence[ir.Value]) -> list[ir.Value]:
-        """Writes the op at the current insertion point; gives its results."""
+    @property
+    def attributes(self) -> dict[str, ir.Attribute]:
         attributes = {
             **self.other,
             "cond_jaxpr": symbol_ref(self.cond),
@@ -78,8 +78,12 @@ class WhileOp(NamedTuple):
         for name, value in (("cond_nconsts", self.cond_consts), ("body_nconsts", self.body_consts)):
             if value:
                 attributes[name] = codec.encode(value)
+        return attributes
+
+    def write(self, rules: Rules, args: Sequence[ir.Value]) -> list[ir.Value]:
+        """Writes the op at the current insertion point; gives its results."""
         types = rules.program.function(self.body).type.results
-        return create("jaxpr.while", types, args, attributes)
+        return create("jaxpr.while", types, args, self.attributes)
 
 
 PLAIN_SCAN = frozenset(
@@ -149,6 +153,22 @@ class ScanOp(NamedTuple):
         # Not by `replace`, which takes three times as long.
         return ScanOp(body, num_consts, num_carry, self.length, self.reverse, self.other)
 
+    @property
+    def attributes(self) -> dict[str, ir.Attribute]:
+        attributes = {
+            **self.other,
+            "jaxpr": symbol_ref(self.body),
+            "length": codec.encode(self.length),
+        }
+        for name, value in (
+            ("num_consts", self.num_consts),
+            ("num_carry", self.num_carry),
+            ("reverse", self.reverse),
+        ):
+            if value:
+                attributes[name] = codec.encode(value)
+        return attributes
+
     def write(
         self, rules: Rules, args: Sequence[ir.Value], out_types: Sequence[ir.Type] | None = None
     ) -> list[ir.Value]:
@@ -163,16 +183,4 @@ class ScanOp(NamedTuple):
         types = [*carry, *(stacked(t, self.length) for t in slices)]
         if not types:
             return []
-        attributes = {
-            **self.other,
-            "jaxpr": symbol_ref(self.body),
-            "length": codec.encode(self.length),
-        }
-        for name, value in (
-            ("num_consts", self.num_consts),
-            ("num_carry", self.num_carry),
-            ("reverse", self.reverse),
-        ):
-            if value:
-                attributes[name] = codec.encode(value)
-        return create("jaxpr.scan", types, args, attributes)
+        return create("jaxpr.scan", types, args, self.attributes)

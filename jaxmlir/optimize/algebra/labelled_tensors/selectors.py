@@ -236,7 +236,7 @@ def _gather(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor | 
         return None
     if numbers.operand_batching_dims:
         return None
-    if sorted(axes) == [0, 1] and shape == (kind.shape[0],) * 2 and idx.labels == (0,):
+    if sorted(axes) == [0, 1] and shape == kind.shape * 2 and idx.labels == (0,):
         # In any mode, as an iota over all rows is in bounds.
         is_all = idx.expr.kind == "iota" and idx.sign == 1 and idx.expr.sizes == kind.shape
         return algebra.diagonal(x.relabelled((0, 0))) if is_all else None

@@ -304,6 +304,9 @@ class _LoopRemat:
         Args:
           now: bytes that each iteration stores so far.
         """
+        if any(signature.is_lasting for signature in joint.body.signatures):
+            # The loops are written from what their results need.
+            return None
         prices = replace(self.prices, traffic=self.traffic)
         times = (prices.at(joint.body, index) for index in range(len(joint.body.ops)))
         time = sum(filter(isfinite, times))

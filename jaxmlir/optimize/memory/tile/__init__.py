@@ -30,6 +30,7 @@ from jaxmlir.analysis.call_graph import keep_reachable
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
+from jaxmlir.analysis.op_counts import is_plain_array
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
@@ -294,7 +295,8 @@ class _TileSearch(NamedTuple):
         body = self.body
         seeds: dict[ir.Type, int] = {}
         for v in range(body.arity, len(body.types)):
-            seeds.setdefault(body.types[v], v)
+            if is_plain_array(body.types[v]):
+                seeds.setdefault(body.types[v], v)
         return sorted(seeds.values(), key=lambda v: -self.profile.sizes[v])[:SEEDS]
 
     def _judged(self, region: Region, rows: int) -> TilePlan | None:
@@ -312,11 +314,7 @@ class _TileSearch(NamedTuple):
 
     def _plan(self, region: Region, rows: int) -> TilePlan | None:
         """The plan with all stages of a region; ``None`` if everything fits in a tile."""
-        if self.tile_size is None and self._stored(region) <= self.tile_bytes:
-            return None
         schedule = Schedule(self.body, region)
-        if self.tile_size is None and self._fits(schedule):
-            return None
         again = computed_again(schedule, self.prices, self.profile.sizes)
         estimates = {
             number: estimate(schedule, number, self.profile, again)
@@ -328,27 +326,6 @@ class _TileSearch(NamedTuple):
         tiles = self._tiles(rows, max(e.peak for e in estimates.values()))
         costs = self.prices.program.target.costs
         return None if tiles is None else TilePlan(schedule, tiles, estimates, costs)
-
-    def _stored(self, region: Region) -> int:
-        """The bytes of all rows that are stored: no fewer than are in memory at once."""
-        results, bytes_of = self.body.results, self.profile.sizes
-        total = 0
-        for i, op in region.items():
-            for v, dim in zip(range(*results[i]), op.results, strict=True):
-                if dim is not None and self.profile.stored[v]:
-                    total += bytes_of[v]
-        return total
-
-    def _fits(self, schedule: Schedule) -> bool:
-        """Whether, in each stage, all stored rows that it reads or computes fit in a tile: these
-        are no fewer bytes than are in memory at once."""
-        body, bytes_of = self.body, self.profile.sizes
-        for stage in schedule.stages:
-            places = [(*body.operands[i], *range(*body.results[i])) for i in stage.rows]
-            values = {v for of_op in places for v in of_op if self.profile.stored[v]}
-            if sum([bytes_of[v] for v in values if schedule.dim(v) is not None]) > self.tile_bytes:
-                return False
-        return True
 
     def _tiles(self, rows: int, bytes_: int) -> Tiles | None:
         if self.tile_size is None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from jaxmlir.analysis.liveness import count_of
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import is_used, returned
 from jaxmlir.dialect.ir import ir, symbol_uses
@@ -20,6 +19,7 @@ from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.simplify.canonicalize.movement import keeps_order, numbered
 from jaxmlir.optimize.simplify.canonicalize.rewriter import RewriteNode, Rewriter, kind_of, rewrite
+from jaxmlir.transforms.higher_order.loops import ScanOp, WhileOp
 
 # Folding of small constants: an op whose operands are all constants becomes a constant.
 #
@@ -322,34 +322,29 @@ def cond_returns_argument(r: Rewriter, node: RewriteNode) -> list[ir.Value] | No
 
 @rewrite("while(false, f)(x) = x", "while")
 def while_never(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
-    (condition,) = symbol_uses(node.attributes["cond_jaxpr"])
-    (source,) = _returned(r, condition)
+    loop = WhileOp.of(node.op)
+    (source,) = _returned(r, loop.cond)
     if _has_effects(node) or not isinstance(source, ir.Attribute) or np.any(codec.decode(source)):
         return None
-    first = count_of(node.op, "cond_nconsts") + count_of(node.op, "body_nconsts")
-    return node.operands[first:]
+    return loop.operands(node.operands)[2]
 
 
 @rewrite(
     "scan(f)(x, y) = (x, scan(g)(y)) where f returns its argument x; x is a constant of g", "scan"
 )
 def scan_with_invariant(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
-    (body,) = symbol_uses(node.attributes["jaxpr"])
-    consts, carry = count_of(node.op, "num_consts"), count_of(node.op, "num_carry")
-    fixed, moving = _split_carry(r, node, body, consts, carry, consts)
+    scan = ScanOp.of(node.op)
+    consts, carry, rows = scan.operands(range(len(node.operands)))
+    init = [node.operands[i] for i in carry]
+    fixed, moving = _split_carry(r, node, scan.body, scan.num_consts, init)
     if not fixed or _has_effects(node):
-        return _given_back(r, node, fixed, consts)
-    results = [*moving, *range(carry, len(node.results))]
-    arguments = [
-        *range(consts),
-        *(consts + i for i in (*fixed, *moving)),
-        *range(consts + carry, len(node.operands)),
-    ]
-    symbol = r.variant(body, arguments, results)
-    counts = {"num_consts": consts + len(fixed), "num_carry": len(moving)}
-    attributes = _with_counts({**node.attributes, "jaxpr": symbol}, counts)
+        return _given_back(r, node, fixed, init)
+    results = [*moving, *range(len(carry), len(node.results))]
+    arguments = [*consts, *(carry[i] for i in (*fixed, *moving)), *rows]
+    body = r.variant(scan.body, arguments, results)
+    new = scan.with_body(body, len(consts) + len(fixed), len(moving))
     operands = [node.operands[i] for i in arguments]
-    return _rebuilt(r, node, "scan", operands, attributes, results, consts)
+    return _rebuilt(r, node, operands, new.attributes, results, init)
 
 
 @rewrite(
@@ -358,93 +353,75 @@ def scan_with_invariant(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None
     "while",
 )
 def while_with_invariant(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
-    (cond,) = symbol_uses(node.attributes["cond_jaxpr"])
-    (body,) = symbol_uses(node.attributes["body_jaxpr"])
-    n_cond, n_body = count_of(node.op, "cond_nconsts"), count_of(node.op, "body_nconsts")
-    first, carry = n_cond + n_body, len(node.results)
-    fixed, moving = _split_carry(r, node, body, n_body, carry, first)
+    loop = WhileOp.of(node.op)
+    of_cond, of_body, init = loop.operands(node.operands)
+    fixed, moving = _split_carry(r, node, loop.body, len(of_body), init)
     if not fixed or _has_effects(node):
-        return _given_back(r, node, fixed, first)
+        return _given_back(r, node, fixed, init)
 
     def arguments(consts: int) -> list[int]:
         return [*range(consts), *(consts + i for i in (*fixed, *moving))]
 
-    attributes = {
-        **node.attributes,
-        "cond_jaxpr": r.variant(cond, arguments(n_cond), [0]),
-        "body_jaxpr": r.variant(body, arguments(n_body), moving),
-    }
-    counts = {"cond_nconsts": n_cond + len(fixed), "body_nconsts": n_body + len(fixed)}
-    values = [node.operands[first + i] for i in fixed]
-    operands = [
-        *node.operands[:n_cond],
-        *values,
-        *node.operands[n_cond:first],
-        *values,
-        *(node.operands[first + i] for i in moving),
-    ]
-    return _rebuilt(r, node, "while", operands, _with_counts(attributes, counts), moving, first)
+    new = loop._replace(
+        cond=r.variant(loop.cond, arguments(len(of_cond)), [0]),
+        body=r.variant(loop.body, arguments(len(of_body)), moving),
+        cond_consts=len(of_cond) + len(fixed),
+        body_consts=len(of_body) + len(fixed),
+    )
+    values = [init[i] for i in fixed]
+    operands = [*of_cond, *values, *of_body, *values, *(init[i] for i in moving)]
+    return _rebuilt(r, node, operands, new.attributes, moving, init)
 
 
 def _split_carry(
-    r: Rewriter, node: RewriteNode, body: str, consts: int, carry: int, first: int
+    r: Rewriter, node: RewriteNode, body: str, consts: int, init: list[ir.Value]
 ) -> tuple[list[int], list[int]]:
     """The carried values that a loop's body returns unchanged, and the others.
 
     Args:
-      consts: the number of the body's argument that is the first carried value.
-      first: the number of the op's operand that is the first carried value.
+      consts: the number of the body's constants.
+      init: the initial carried values.
     """
+    returned = _returned(r, body)
     fixed = [
         i
-        for i, source in enumerate(_returned(r, body)[:carry])
-        if not isinstance(source, ir.Attribute)
-        and source == consts + i
-        and node.operands[first + i].type == node.results[i].type
+        for i, value in enumerate(init)
+        if not isinstance(returned[i], ir.Attribute)
+        and returned[i] == consts + i
+        and value.type == node.results[i].type
     ]
-    return fixed, [i for i in range(carry) if i not in fixed]
+    return fixed, [i for i in range(len(init)) if i not in fixed]
 
 
 def _given_back(
-    r: Rewriter, node: RewriteNode, fixed: list[int], first: int
+    r: Rewriter, node: RewriteNode, fixed: list[int], init: list[ir.Value]
 ) -> list[ir.Value] | None:
     """The results of a loop with unchanged ones replaced by operands.  The loop keeps its carry, as
     its effects may refer to carried values by number."""
     known = [i if i in fixed else None for i in range(len(node.results))]
-    return _replaced(r, node, known, node.operands[first:])
-
-
-def _with_counts(
-    attributes: dict[str, ir.Attribute], counts: dict[str, int]
-) -> dict[str, ir.Attribute]:
-    """The attributes with some counts set; a count of 0 is omitted."""
-    encoded = {name: codec.encode(count) for name, count in counts.items()}
-    return {k: v for k, v in {**attributes, **encoded}.items() if counts.get(k) != 0}
+    return _replaced(r, node, known, init)
 
 
 def _rebuilt(
     r: Rewriter,
     node: RewriteNode,
-    name: str,
     operands: list[ir.Value],
     attributes: dict[str, ir.Attribute],
     results: list[int],
-    first: int,
+    init: list[ir.Value],
 ) -> list[ir.Value]:
-    """The loop's results: those of the new loop, and the initial operands of the others."""
-    types = [node.results[i].type for i in results]
+    """The loop's results: those of the new loop, and the initial values of the others."""
+    name, types = node.name.removeprefix("jaxpr."), [node.results[i].type for i in results]
     outs = iter(r.build_all(name, operands, types, attributes) if results else ())
-    return [
-        next(outs) if i in results else node.operands[first + i] for i in range(len(node.results))
-    ]
+    return [next(outs) if i in results else init[i] for i in range(len(node.results))]
 
 
 @rewrite("scan[length=0](f)(x) = x where all results are carried values", "scan")
 def scan_of_nothing(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
-    consts, carry = count_of(node.op, "num_consts"), count_of(node.op, "num_carry")
-    if node.get("length") != 0 or len(node.results) != carry:
+    scan = ScanOp.of(node.op)
+    if scan.length != 0 or len(node.results) != scan.num_carry:
         return None
-    carried = node.operands[consts : consts + carry]
+    _, carried, _ = scan.operands(node.operands)
     if [v.type for v in carried] == [v.type for v in node.results]:
         r.drop_effects()
     return carried
@@ -452,28 +429,28 @@ def scan_of_nothing(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
 
 @rewrite("scan[length=1](f)(x, xs) = f(x, xs[0])", "scan")
 def scan_of_one(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
-    if node.get("length") != 1 or _has_effects(node):
+    scan = ScanOp.of(node.op)
+    if scan.length != 1 or _has_effects(node):
         return None
-    (symbol,) = symbol_uses(node.attributes["jaxpr"])
-    body = r.program.function(symbol)
-    consts, carry = count_of(node.op, "num_consts"), count_of(node.op, "num_carry")
-    rows, types = node.operands[consts + carry :], body.type.inputs[consts + carry :]
-    ys = node.results[carry:]
+    body = r.program.function(scan.body)
+    consts, carry, rows = scan.operands(node.operands)
+    _, _, types = scan.operands(body.type.inputs)
+    _, ys = scan.results(node.results)
     if not all(_is_array(v) for v in (*rows, *ys)):
         return None
     dimensions = {"dimensions": codec.encode((0,))}
     first = [r.build("squeeze", [v], t, dimensions) for v, t in zip(rows, types, strict=True)]
-    operands = [*node.operands[: consts + carry], *first]
-    outs = r.inline(body, operands, "while/body/closed_call")
+    outs = r.inline(body, [*consts, *carry, *first], "while/body/closed_call")
+    final, outs = scan.results(outs)
     stacked = []
-    for out, y in zip(outs[carry:], ys, strict=True):
+    for out, y in zip(outs, ys, strict=True):
         shape = tuple(aval_of(y.type).shape)
         attributes = {
             "shape": codec.encode(shape),
             "broadcast_dimensions": codec.encode(tuple(range(1, len(shape)))),
         }
         stacked.append(r.build("broadcast_in_dim", [out], y.type, attributes))
-    return [*outs[:carry], *stacked]
+    return [*final, *stacked]
 
 
 def _is_array(value: ir.Value) -> bool:

@@ -19,6 +19,7 @@ from jax import lax
 from jaxmlir.analysis.function_view import counts_along
 from jaxmlir.analysis.strided_view import slice_of
 from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import only_user
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of, holds, shape_of, type_of
@@ -399,13 +400,19 @@ def split_of_one(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     return node.operands if len(node.results) == 1 else None
 
 
-@rewrite("concatenate(..., concatenate(x, y), ...) = concatenate(..., x, y, ...)", "concatenate")
+@rewrite(
+    "concatenate(..., concatenate(x, y), ...) = concatenate(..., x, y, ...) where only "
+    "this op reads the inner one",
+    "concatenate",
+)
 def concatenate_of_concatenate(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
+    """Else the operands would multiply: twenty arrays, each the one before joined to itself, are a
+    million pieces."""
     axis = node.get("dimension")
     pieces: list[ir.Value] = []
     for v in node.operands:
         inner = r.producer(v, "concatenate")
-        joined = inner is not None and inner.get("dimension") == axis
+        joined = inner is not None and inner.get("dimension") == axis and only_user(v) is not None
         pieces += inner.operands if joined else [v]
     if len(pieces) == len(node.operands):
         return None

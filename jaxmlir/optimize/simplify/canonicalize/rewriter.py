@@ -181,10 +181,9 @@ class Rewriter:
         self._nodes.update((result, node) for result in node.results)
         return node
 
-    def variant(
-        self, symbol: str, arguments: Sequence[int], results: Sequence[int]
-    ) -> ir.FlatSymbolRefAttr:
-        """A function like ``@symbol`` with its arguments in another order and fewer results."""
+    def variant(self, symbol: str, arguments: Sequence[int], results: Sequence[int]) -> str:
+        """The symbol of a function like ``@symbol`` with its arguments in another order and fewer
+        results."""
         key = (symbol, tuple(arguments), tuple(results))
         name = self.variants.get(key)
         if name is None:
@@ -193,7 +192,7 @@ class Rewriter:
             self.program.changed()
             name = self.variants[key] = free_symbol(symbol, self.program.functions)
             _write_variant(function, name, arguments, results)
-        return ir.FlatSymbolRefAttr.get(name)
+        return name
 
     def full(self, type_: ir.Type, number: Any) -> ir.Value:
         """A value of a type with every element ``number``."""
