@@ -235,7 +235,7 @@ def test_prices_on_the_page_of_remat():
     table = page.partition("| taken |")[2].partition("\n\n")[0]
     rows = [line for line in table.splitlines() if line.startswith("| ")]
     taken = [float(x) for row in rows for x in re.findall(r"[\d.]+", row.split("|")[-2])]
-    costs, moves = target("cpu").costs, ("gather", "cumsum", "argmax", "sort")
+    costs, moves = target("cpu").costs, ("gather", "stack", "cumsum", "argmax", "sort")
     single = ("flop", "dot_flop", "read_byte", "unknown_byte", "stored_value")
     stored = ("stored_byte_cached", "stored_byte_kept", "stored_byte_mapped")
     prices = [getattr(costs, name) for name in (*single, *stored)]

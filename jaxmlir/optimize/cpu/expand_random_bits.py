@@ -80,7 +80,9 @@ def _bits(keys: Any, *, shape: tuple[int, ...], dtype: Any) -> list[Any]:
     """The random bits of each key, as JAX defines them where keys are "partitionable"."""
     high, low = _hash(*_words(keys, len(shape)), np.uint32(0), _counts(shape))
     if dtype.itemsize == 8:
-        return [(high.astype(dtype) << 32) | low.astype(dtype)]
+        # A program has the same types whether JAX has 64 bits enabled or not.
+        with jax.enable_x64(True):
+            return [(high.astype(dtype) << 32) | low.astype(dtype)]
     return [(high ^ low).astype(dtype)]
 
 
