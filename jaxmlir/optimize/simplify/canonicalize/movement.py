@@ -495,6 +495,12 @@ def bitcast_there_and_back(r: Rewriter, node: RewriteNode) -> list[ir.Value] | N
 _ALWAYS_INSIDE = (lax.GatherScatterMode.CLIP, lax.GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
+def _kept_dims(x: ir.Value, numbers: lax.GatherDimensionNumbers) -> list[int]:
+    """The dimensions of a gather's operand that the result keeps, in the order of its offsets."""
+    gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    return [d for d in range(len(shape_of(x))) if d not in gone]
+
+
 @rewrite(
     "gather(x, i) = broadcast_in_dim(x) where slices take all of the dimensions that i indexes, in "
     "the modes that fill nothing in",
@@ -514,7 +520,7 @@ def gather_of_all(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     place = {
         d: batch[i] for d, i in zip(batching, numbers.start_indices_batching_dims, strict=True)
     }
-    window_dims = [d for d in range(len(shape)) if d not in collapsed and d not in place]
+    window_dims = _kept_dims(x, numbers)
     place.update(zip(window_dims, numbers.offset_dims, strict=True))
     dimensions = tuple(place[d] for d in sorted(place))
     whole = all(sizes[d] == shape[d] for d in (*window_dims, *collapsed))
@@ -534,9 +540,8 @@ def squeeze_of_gather(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     if inner is None or not is_static(node.operands[0]):
         return None
     numbers, gone = inner.get("dimension_numbers"), node.get("dimensions")
-    taken = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
-    windows = [d for d in range(len(shape_of(inner.operands[0]))) if d not in taken]
-    window_of = dict(zip(numbers.offset_dims, windows, strict=True))
+    kept = _kept_dims(inner.operands[0], numbers)
+    window_of = dict(zip(numbers.offset_dims, kept, strict=True))
     if not window_of.keys() >= set(gone):
         return None
     collapsed = sorted({*numbers.collapsed_slice_dims, *(window_of[d] for d in gone)})
@@ -617,7 +622,7 @@ def gather_of_a_product(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None
     spread = [_spread_along(r, piece) for piece in pieces]
     if (
         joined.get("dimension") != len(shape)
-        or count != len(pieces)
+        or not 1 < count == len(pieces)
         or None in spread
         or node.get("mode") not in (*_ALWAYS_INSIDE, lax.GatherScatterMode.FILL_OR_DROP)
         or numbers.operand_batching_dims
@@ -652,31 +657,32 @@ def _gathered_twice(
       along: the dimensions along which the indices of this dimension differ.
       last: the number of these indices among the pieces.
     """
-    x, numbers, result = node.operands[0], node.get("dimension_numbers"), shape_of(node.results[0])
-    shape, mapped, offsets = shape_of(pieces[0])[:-1], numbers.start_index_map, numbers.offset_dims
+    (x, indices), numbers = node.operands, node.get("dimension_numbers")
+    shape, result = shape_of(indices)[:-1], shape_of(node.results[0])
+    mapped, offsets = numbers.start_index_map, numbers.offset_dims
     batch = [d for d in range(len(result)) if d not in offsets]
     moved = {batch[d] for d in along}
     rest = [d for d in range(len(result)) if d not in moved]
 
     def indices_of(numbered: Sequence[int], dims: Sequence[int]) -> ir.Value:
         """Some of the pieces, with these dimensions of the indices only."""
-        type_ = aval_of(pieces[0].type)
         parts = []
         for number in numbered:
             made = r.producer(pieces[number], "broadcast_in_dim")
             operand, to = made.operands[0], made.get("broadcast_dimensions")
             kept = [(size, d) for size, d in zip(shape_of(operand), to, strict=True) if size != 1]
             sizes, places = tuple(size for size, _ in kept), tuple(dims.index(d) for _, d in kept)
-            squeezed = type_of(aval_of(operand.type).update(shape=sizes))
+            aval = aval_of(operand.type)
+            squeezed = type_of(aval.update(shape=sizes))
             operand = r.build("reshape", [operand], squeezed, encoded(new_sizes=sizes))
             whole = (*(shape[d] for d in dims), 1)
             attributes = encoded(shape=whole, broadcast_dimensions=places)
-            spread = type_of(type_.update(shape=whole))
+            spread = type_of(aval.update(shape=whole))
             parts.append(r.build("broadcast_in_dim", [operand], spread, attributes))
         if len(parts) == 1:
             return parts[0]
-        joined = type_of(type_.update(shape=(*whole[:-1], len(parts))))
-        return r.build("concatenate", parts, joined, encoded(dimension=len(dims)))
+        joined = aval_of(indices.type).update(shape=(*(shape[d] for d in dims), len(parts)))
+        return r.build("concatenate", parts, type_of(joined), encoded(dimension=len(dims)))
 
     def gathered(x: ir.Value, indices: ir.Value, shape: Sequence[int], **changed: Any) -> ir.Value:
         sizes = changed.pop("sizes")
@@ -690,8 +696,7 @@ def _gathered_twice(
     # The dimension that is taken whole comes where its indices will be, or else beside the other
     # dimensions that are taken, in the order of the operand.
     dimension = mapped[last]
-    windows = [d for d in range(len(shape_of(x))) if d not in numbers.collapsed_slice_dims]
-    window_of = dict(zip(offsets, windows, strict=True))
+    window_of = dict(zip(offsets, _kept_dims(x, numbers), strict=True))
     before = [k for k, d in enumerate(rest) if window_of.get(d, dimension) < dimension]
     after = [k for k, d in enumerate(rest) if window_of.get(d, dimension) > dimension]
     place = sum(d < min(moved) for d in rest)
