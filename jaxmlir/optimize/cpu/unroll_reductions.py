@@ -145,11 +145,14 @@ class UnrollReductions(ExpandOps):
         return True
 
     def expansion(self, node: OpView) -> Expansion | None:
+        is_short = _is_short(node, self.max_size, self.min_results)
+        if not is_short and not _is_made_of_less(node, self.max_kept, self.min_results):
+            return None
         if _is_compared(node):
             return None
         array, shape = node.operands[0], aval_of(node.operands[0].type).shape
         axes = tuple(map(int, node.get("axes")))
-        if _is_short(node, self.max_size, self.min_results):
+        if is_short:
             reason = f"unrolled '{node.name}' over axes {axes} into ops on slices"
             inner, leaves = _shared(node)
             count = math.prod(shape[d] for d in axes)
@@ -160,8 +163,6 @@ class UnrollReductions(ExpandOps):
             if inner:
                 saved += SAVED_OF_SHARED * math.prod(shape)
             return Expansion(reason, write, ops, saved, by_steps=True)
-        if not _is_made_of_less(node, self.max_kept, self.min_results):
-            return None
         reason = f"split '{node.name}' over axes {axes}: one for each index of the last axis"
         last = len(shape) - 1
         stacked = functools.partial(_stacked, name=node.name, axes=axes)

@@ -501,6 +501,25 @@ def _kept_dims(x: ir.Value, numbers: lax.GatherDimensionNumbers) -> list[int]:
     return [d for d in range(len(shape_of(x))) if d not in gone]
 
 
+def _columns(r: Rewriter, indices: ir.Value) -> list[ir.Value] | None:
+    """The arrays that indices are joined from, one for each indexed dimension, if they are."""
+    joined = r.producer(indices, "concatenate")
+    last = len(shape_of(indices)) - 1
+    if joined is None or not is_static(indices) or joined.get("dimension") != last:
+        return None
+    columns = joined.operands
+    return columns if all(shape_of(v)[last] == 1 for v in columns) else None
+
+
+def _joined(r: Rewriter, columns: Sequence[ir.Value], indices: ir.Value) -> ir.Value:
+    """The indices of some columns, with elements like other indices."""
+    if len(columns) == 1:
+        return columns[0]
+    *shape, _ = shape_of(columns[0])
+    aval = aval_of(indices.type).update(shape=(*shape, len(columns)))
+    return r.build("concatenate", columns, type_of(aval), encoded(dimension=len(shape)))
+
+
 @rewrite(
     "gather(x, i) = broadcast_in_dim(x) where slices take all of the dimensions that i indexes, in "
     "the modes that fill nothing in",
@@ -561,14 +580,11 @@ def squeeze_of_gather(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
 )
 def row_numbers_are_batches(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     x, indices, *rest = node.operands
-    joined = r.producer(indices, "concatenate")
-    if joined is None or not is_static(x) or not is_static(indices):
+    pieces = _columns(r, indices)
+    if pieces is None or not is_static(x):
         return None
     shape, numbers = shape_of(x), node.get("dimension_numbers")
     rank = len(shape_of(indices)) - 1
-    pieces = joined.operands
-    if joined.get("dimension") != rank or any(shape_of(v)[rank] != 1 for v in pieces):
-        return None
     names = _GATHER if node.name == "jaxpr.gather" else _SCATTER
     gone, mapped, *pairs = (getattr(numbers, name) for name in names)
     batches = dict(zip(*pairs, strict=True))
@@ -588,12 +604,7 @@ def row_numbers_are_batches(r: Rewriter, node: RewriteNode) -> list[ir.Value] | 
     if not taken:
         return None
     pieces = [piece for piece, d in zip(pieces, mapped, strict=True) if d not in taken]
-    if len(pieces) > 1:
-        aval = aval_of(indices.type)
-        type_ = type_of(aval.update(shape=(*aval.shape[:rank], len(pieces))))
-        left = r.build("concatenate", pieces, type_, joined.attributes)
-    else:
-        (left,) = pieces
+    left = _joined(r, pieces, indices)
     batches = dict(sorted({**batches, **taken}.items()))
     sets = (
         *([d for d in dims if d not in taken] for dims in (gone, mapped)),
@@ -614,16 +625,13 @@ def row_numbers_are_batches(r: Rewriter, node: RewriteNode) -> list[ir.Value] | 
 )
 def gather_of_a_product(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     x, indices = node.operands
-    joined = r.producer(indices, "concatenate")
-    if joined is None or not all(map(is_static, (x, indices))):
+    pieces = _columns(r, indices)
+    if pieces is None or len(pieces) < 2 or not is_static(x):
         return None
-    numbers, pieces = node.get("dimension_numbers"), joined.operands
-    *shape, count = shape_of(indices)
+    numbers, (*shape, count) = node.get("dimension_numbers"), shape_of(indices)
     spread = [_spread_along(r, piece) for piece in pieces]
     if (
-        joined.get("dimension") != len(shape)
-        or not 1 < count == len(pieces)
-        or None in spread
+        None in spread
         or node.get("mode") not in (*_ALWAYS_INSIDE, lax.GatherScatterMode.FILL_OR_DROP)
         or numbers.operand_batching_dims
         or sorted(numbers.collapsed_slice_dims) != sorted(numbers.start_index_map)
@@ -642,7 +650,7 @@ def gather_of_a_product(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None
 def _spread_along(r: Rewriter, piece: ir.Value) -> list[int] | None:
     """The dimensions along which indices differ that are repeated along all others."""
     made = r.producer(piece, "broadcast_in_dim")
-    if made is None or shape_of(piece)[-1] != 1:
+    if made is None:
         return None
     pairs = zip(made.get("broadcast_dimensions"), shape_of(made.operands[0]), strict=True)
     return [d for d, size in pairs if size != 1]
@@ -679,10 +687,7 @@ def _gathered_twice(
             attributes = encoded(shape=whole, broadcast_dimensions=places)
             spread = type_of(aval.update(shape=whole))
             parts.append(r.build("broadcast_in_dim", [operand], spread, attributes))
-        if len(parts) == 1:
-            return parts[0]
-        joined = aval_of(indices.type).update(shape=(*(shape[d] for d in dims), len(parts)))
-        return r.build("concatenate", parts, type_of(joined), encoded(dimension=len(dims)))
+        return _joined(r, parts, indices)
 
     def gathered(x: ir.Value, indices: ir.Value, shape: Sequence[int], **changed: Any) -> ir.Value:
         sizes = changed.pop("sizes")
