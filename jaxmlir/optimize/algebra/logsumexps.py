@@ -286,6 +286,7 @@ class LogSumExpReader:
         """A value as the maximum of the terms; ``None`` if it is none."""
         names, operands = self.body.names, self.body.operands
         guarded = stopped = False
+        scalings: list[tuple[str, int]] = []
         while (index := self._behind(value)) is not None:
             match names[index].removeprefix("jaxpr."):
                 case "stop_gradient":
@@ -302,6 +303,10 @@ class LogSumExpReader:
                     if len(others) != 1:
                         return None
                     (value,) = others
+                # max(x) / c = max(x / c) where c > 0
+                case "div" | "mul" if self._is_positive(operands[index][1]):
+                    value, factor = operands[index]
+                    scalings.append((names[index], factor))
                 case "reduce_max":
                     break
                 case _:
@@ -313,6 +318,11 @@ class LogSumExpReader:
         if inner is not None:
             stopped = True
             (source,) = operands[inner]
+        for name, factor in scalings:
+            scaled = self._op(terms, name)
+            if scaled is None or operands[scaled][1] != factor:
+                return None
+            terms = operands[scaled][0]
         return _Maximum(guarded, stopped) if source == terms else None
 
     def _of_terms(
@@ -412,6 +422,11 @@ class LogSumExpReader:
         answer = self.answers[value, number] = is_number(self.body, value, number)
         return answer
 
+    def _is_positive(self, value: int) -> bool:
+        """Whether a value is a scalar constant that is a positive, finite number."""
+        number = None if self._shape(value) else _number(self.body, value)
+        return number is not None and 0 < number < math.inf and self._is(value, float(number))
+
     def _shape(self, value: int) -> tuple[int, ...]:
         return tuple(aval_of(self.body.types[value]).shape)
 
@@ -438,6 +453,11 @@ class LogSumExpReader:
 
 def is_number(body: FunctionView, value: int, number: float) -> bool:
     """Whether every element of a value is known to be a constant number."""
+    return bool(_number(body, value) == number)
+
+
+def _number(body: FunctionView, value: int) -> np.generic | None:
+    """The constant number that every element of a value is; ``None`` if it is not known."""
 
     def node_of(value: int) -> OpView | None:
         index = body.makers[value]
@@ -445,7 +465,7 @@ def is_number(body: FunctionView, value: int, number: float) -> bool:
             return None
         return OpView(body.ops[index], body.names[index], body.operands[index])
 
-    return bool(number_of(value, node_of) == number)
+    return number_of(value, node_of)
 
 
 def _both_ways(operands: list[int]) -> list[tuple[int, int]]:
