@@ -205,23 +205,15 @@ class _Maximum(NamedTuple):
     stopped: bool
 
 
-Answers = dict[tuple[int, float], bool]
-"""Whether values are constants of some number: the only questions about a body's constants."""
-
-
 class LogSumExpReader:
     """Finds the log-sum-exps of a body.
 
     Args:
       num_consts: the number of its leading arguments that are loop-invariant.
-
-    Attributes:
-      answers: the questions about the body's constants so far, with the answers.
     """
 
     def __init__(self, body: FunctionView, num_consts: int):
         self.body = body
-        self.answers: Answers = {}
         self._same = same = set(range(num_consts))
         for index, name in enumerate(body.names):
             if name in _SAME and same.issuperset(body.operands[index]) and self._is_plain(index):
@@ -419,13 +411,12 @@ class LogSumExpReader:
         return value, tuple(range(len(self._shape(value))))
 
     def _is(self, value: int, number: float) -> bool:
-        answer = self.answers[value, number] = is_number(self.body, value, number)
-        return answer
+        return bool(_number(self.body, value) == number)
 
     def _is_positive(self, value: int) -> bool:
         """Whether a value is a scalar constant that is a positive, finite number."""
         number = None if self._shape(value) else _number(self.body, value)
-        return number is not None and 0 < number < math.inf and self._is(value, float(number))
+        return number is not None and bool(0 < number < math.inf)
 
     def _shape(self, value: int) -> tuple[int, ...]:
         return tuple(aval_of(self.body.types[value]).shape)
@@ -449,11 +440,6 @@ class LogSumExpReader:
             if order != sorted(order):
                 return False
         return elements(signature.operands[0]) == elements(signature.results[0])
-
-
-def is_number(body: FunctionView, value: int, number: float) -> bool:
-    """Whether every element of a value is known to be a constant number."""
-    return bool(_number(body, value) == number)
 
 
 def _number(body: FunctionView, value: int) -> np.generic | None:
