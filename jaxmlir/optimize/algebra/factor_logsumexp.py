@@ -29,7 +29,7 @@ from typing import Any, ClassVar, NamedTuple
 from jax import lax
 
 from jaxmlir import toolbox
-from jaxmlir.analysis.call_graph import SCANS, keep_reachable
+from jaxmlir.analysis.call_graph import SCANS
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import Work
@@ -62,6 +62,7 @@ from jaxmlir.optimize.loops.licm import GROWTH, FunctionSplit, FunctionSplits, r
 from jaxmlir.optimize.loops.scan_editor import LoopEditor, can_change
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
+from jaxmlir.rewriting.driver import keep_reachable
 from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.new_function import ClonePlan, NewFunction

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from jaxmlir import toolbox
-from jaxmlir.analysis.call_graph import CallGraph, visit_functions
+from jaxmlir.analysis.call_graph import CallGraph
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import Work, can_be_summed, elements, is_array, size
@@ -72,6 +72,7 @@ from jaxmlir.optimize.vectorize.batchable import BATCHED_CALLS, called, can_batc
 from jaxmlir.optimize.vectorize.stacking import added, total_of
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import recording, remark, repeat
+from jaxmlir.rewriting.driver import visit_functions
 from jaxmlir.targets import Target
 from jaxmlir.transforms.higher_order.loops import ScanOp
 from jaxmlir.transforms.new_function import ClonePlan, NewFunction, places

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from typing import ClassVar
 
-from jaxmlir.analysis.call_graph import SCANS, is_plain_call, keep_reachable
+from jaxmlir.analysis.call_graph import SCANS, is_plain_call
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.dialect.builder import SymbolUses, named_ops
 from jaxmlir.dialect.ir import func
@@ -44,6 +44,7 @@ from jaxmlir.optimize.memory.straight import MemoryStrategy, in_segments, within
 from jaxmlir.optimize.memory.tile import tile
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
+from jaxmlir.rewriting.driver import keep_reachable
 from jaxmlir.support.options import in_units, is_budget
 from jaxmlir.transforms.new_function import ClonePlan
 from jaxmlir.transforms.templates import Rules

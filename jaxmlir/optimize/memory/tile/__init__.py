@@ -26,7 +26,6 @@ from collections.abc import Iterator, Sequence, Set
 from math import inf
 from typing import ClassVar, NamedTuple
 
-from jaxmlir.analysis.call_graph import keep_reachable
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
@@ -41,6 +40,7 @@ from jaxmlir.optimize.memory.profile import MemoryProfile, total
 from jaxmlir.optimize.memory.tile.regions import Region, Schedule, Tiles, TileWriter, dim_of, grow
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
+from jaxmlir.rewriting.driver import keep_reachable
 from jaxmlir.rewriting.inline import inlined
 from jaxmlir.targets.costs import Costs
 from jaxmlir.transforms.templates import Rules
