@@ -39,6 +39,7 @@ from jaxmlir.dialect.builder import (
     clone,
     converted,
     create,
+    has_lasting_effects,
     inline,
     is_constant,
     named_ops,
@@ -163,7 +164,7 @@ def _unused(body: FunctionView, instead: Mapping[int, Collection[int]]) -> list[
         if index in instead:
             unused.append(index)
             used.update(instead[index])
-        elif is_used or index in body.effects:
+        elif is_used or has_lasting_effects(body.ops[index], body.names[index]):
             used.update(body.operands[index])
         else:
             unused.append(index)

@@ -555,7 +555,7 @@ class _CodeMotion:
             return
         operands = list(op.operands)
         # A branch on the initial condition would draw other numbers than the loop.
-        if self._counted.draws(op_signature.of_op(op, "jaxpr.while", operands)):
+        if self._counted.has_state(op_signature.of_op(op, "jaxpr.while", operands)):
             return
         of_cond, of_body, init = loop.operands(operands)
         cond = self._splits.of_while(loop.cond, len(of_cond), len(init), False)

@@ -89,6 +89,8 @@ def _carry(rules: Rules, bodies: LoopEditor, op: Any) -> bool:
     ]
     if not spared or not all(map(is_pure, cond.names)):
         return False
+    if any(map(rules.counted.has_state, cond.signatures)):
+        return False
     remark(
         op,
         f"carries {count(len(numbers), 'number')} that the condition reads, computed in the body, "

@@ -225,7 +225,7 @@ class Gains:
         """Adds the gain of a function that runs ``times`` times; whether it can be batched."""
         varying = {v for v, b in enumerate(batched) if b}
         for index, signature in enumerate(body.signatures):
-            if not _can_stand(signature) or self.counted.draws(signature):
+            if not _can_stand(signature) or self.counted.has_state(signature):
                 return False
             pattern = [v in varying for v in body.operands[index]]
             if True not in pattern:

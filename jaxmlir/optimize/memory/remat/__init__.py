@@ -21,7 +21,7 @@ from typing import ClassVar
 
 from jaxmlir.analysis.call_graph import SCANS, is_plain_call
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
-from jaxmlir.dialect.builder import SymbolUses, named_ops
+from jaxmlir.dialect.builder import SymbolUses, has_lasting_effects, named_ops
 from jaxmlir.dialect.ir import func
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import PipelineError, count
@@ -305,7 +305,9 @@ class _LoopRemat:
         Args:
           now: bytes that each iteration stores so far.
         """
-        if any(signature.is_lasting for signature in joint.body.signatures):
+        functions, body = self.rules.program.functions, joint.body
+        ops = zip(body.ops, body.names, strict=True)
+        if any(has_lasting_effects(*op, functions) for op in ops):
             # The loops are written from what their results need.
             return None
         prices = replace(self.prices, traffic=self.traffic)

@@ -30,6 +30,7 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_plain_array
+from jaxmlir.analysis.purity import CountedOps
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
@@ -257,8 +258,11 @@ def best_plan(
       tile_size: rows of a tile; if given, the plan is chosen that saves most memory.  By default
         the plan is chosen that saves most time, with tiles of about ``tile_bytes``.
     """
-    if any(s.effects is not None or s.is_lasting for s in set(body.signatures)):
-        # Stages change the order of ops.
+    signatures = set(body.signatures)
+    # Stages change the order of ops.
+    if any(s.effects is not None or s.is_lasting for s in signatures):
+        return None
+    if any(map(CountedOps(program).has_state, signatures)):
         return None
     profile = MemoryProfile(body)
     if profile.peak < min_peak:
