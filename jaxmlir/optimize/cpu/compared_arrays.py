@@ -110,7 +110,7 @@ class _Elements(NamedTuple):
     arrays: frozenset[int] = frozenset()
     """The computed arrays, i.e. their values, that the value has elements of."""
     extremes: frozenset[tuple[int, int]] = frozenset()
-    """Those that it has selected elements of, each with the op that selected them."""
+    """The arrays that it has selected elements of, each with the op that selected them."""
 
 
 def _own_extremes(body: FunctionView, expanded: Collection[str]) -> Mapping[int, set[int]]:
