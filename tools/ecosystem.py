@@ -13,8 +13,9 @@ defines the steps.  Each program runs in its own isolated environment below ``--
 The saved program is loaded in an environment that has only JAX and jaxmlir.  One process runs at a
 time.
 
-Outcomes are kept in ``build/ecosystem/<jax version>/<program>.json``, with a digest of the package
-and of the program.  If the digest changes, the program runs again, after those without an outcome.
+Outcomes are kept in ``build/ecosystem/<jax version>/<program>.json``, with a digest of the package,
+of the tool and of the program.  If the digest changes, the program runs again, after those without
+an outcome.
 ``docs/ecosystem-<jax version>.json`` has all outcomes, for use in a fresh checkout, and
 ``docs/ecosystem.md`` is made from these files.
 The exit status is 1 if any failed.
@@ -55,6 +56,11 @@ QUICK_FLAGS = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_p
 # In 0.10 also select emitters that produce less code; later versions do not have them.
 QUICK_FLAGS_0_10 = f"{QUICK_FLAGS} --xla_cpu_use_fusion_emitters=false"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+# The sources of the package and of the steps.
+DIGESTED = (
+    *("jaxmlir/**/*.py", "jaxmlir/**/*.toml"),
+    *("tools/ecosystem*.py", "tools/conformance_*.py", "benchmarks/_*.py"),
+)
 STEPS = ("trace", "text", "save", "load", *report.DERIVATIVES, "-O2", "times")
 HEADER = re.compile(r"(?m)^# /// script\n(?P<content>(?:^#(?:| .*)\n)+?)^# ///$")
 
@@ -135,10 +141,11 @@ def uv() -> list[str]:
 
 def digest(program: Program) -> str:
     """A digest of everything that an outcome depends on, except the versions of libraries."""
-    package = ROOT / "jaxmlir"
     content = hashlib.sha256()
-    for path in (*sorted(package.rglob("*.py")), *sorted(package.rglob("*.json")), program.path):
-        content.update(path.read_bytes())
+    for pattern in DIGESTED:
+        for path in sorted(ROOT.glob(pattern)):
+            content.update(path.read_bytes())
+    content.update(program.path.read_bytes())
     return content.hexdigest()[:16]
 
 
@@ -273,7 +280,7 @@ def load(program: Program, jax: str) -> Record | None:
 
 
 def is_done(program: Program, record: Record | None, steps: Iterable[str]) -> bool:
-    """Whether the kept outcome is of this package and program, and has all these steps."""
+    """Whether the kept outcome is of these sources, and has all these steps."""
     if record is None or record["digest"] != digest(program):
         return False
     have = {*record.get("steps", ()), *(("times",) if "times" in record else ())}

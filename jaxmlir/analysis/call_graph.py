@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from jaxmlir._compat import core, effects, state_types
 from jaxmlir.analysis.liveness import liveness_of
 from jaxmlir.dialect import codec, ops
-from jaxmlir.dialect.builder import named_ops, reachable, symbols_of
+from jaxmlir.dialect.builder import named_ops, symbols_of
 from jaxmlir.dialect.ir import context, func, ir, is_private
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
@@ -114,47 +114,6 @@ class CallGraph:
 
 
 KERNELS = ops.names(HARDWARE.ops)
-
-
-def visit_functions(
-    program: Module,
-    visit: Callable[[func.FuncOp], bool],
-    graph: CallGraph,
-    names: Collection[str],
-) -> bool:
-    """Visits the functions that have an op with one of the names, callees before callers, to change
-    them in place; returns whether any changed.
-
-    Functions of kernels are skipped.  Functions that nothing refers to afterwards are erased.
-
-    Args:
-      visit: changes a function and returns whether it did.
-    """
-    entries, skipped = graph.entry_points(), graph.kernels()
-    changed = [
-        visit(program.function(symbol))
-        for symbol in graph.callees_first()
-        if symbol not in skipped and graph.have(symbol, names)
-    ]
-    if any(changed):
-        keep_reachable(program, entries)
-    return any(changed)
-
-
-def keep_reachable(program: Module, entries: Sequence[str]) -> None:
-    """Erases the functions that no entry point reaches any more, after functions have changed."""
-    program.changed()
-    if not entries:
-        return
-    functions = program.functions
-    reached = reachable(functions, *entries)
-    remaining = {}
-    for name, op in functions.items():
-        if name in reached:
-            remaining[name] = op
-        else:
-            op.operation.erase()
-    program.changed(remaining)
 
 
 # Attributes that do not affect how the called function is compiled.

@@ -322,7 +322,7 @@ class FunctionView:
 
     @functools.cached_property
     def effects(self) -> dict[int, ir.ArrayAttr]:
-        """The effects of the ops that have any, by index."""
+        """The effects of the ops that have any, or may have any, by index."""
         signatures = enumerate(self.signatures)
         return {i: s.effects for i, s in signatures if s.effects is not None}
 

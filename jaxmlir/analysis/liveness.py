@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import codec, custom_rule_ops
-from jaxmlir.dialect.builder import named_ops, symbols_of
+from jaxmlir.dialect.builder import has_lasting_effects, named_ops, symbols_of
 from jaxmlir.dialect.effect_attributes import is_droppable
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.module import Module
@@ -123,6 +123,8 @@ class Liveness:
         self._ops: dict[str, list[tuple[Any, str]]] = {}
         self._bodies: dict[str, FunctionView] = {}
         self._live: dict[tuple[str, Mask], LiveOps] = {}
+        # By the functions that an op runs, whether ops of other dialects keep it.
+        self._lasting: dict[tuple[str, ...], bool] = {}
         # The enclosing functions of the one being analyzed, and their maximal number.
         self._walking: set[str] = set()
         self._limit = 0
@@ -278,7 +280,7 @@ class Liveness:
         pinned: set[str] = set()
         for i in range(len(body.names) - 1, -1, -1):
             first, last = body.results[i]
-            if True not in live[first:last] and not body.signatures[i].is_lasting:
+            if True not in live[first:last] and not self._is_lasting(body, i):
                 dead.append(i)
                 continue
             name, operands = body.names[i], body.operands[i]
@@ -290,6 +292,16 @@ class Liveness:
             for value in operands:
                 live[value] = True
         return LiveOps(tuple(map(bool, live[: body.arity])), dead, cuts, pinned)
+
+    def _is_lasting(self, body: FunctionView, index: int) -> bool:
+        """Whether an op without used results stays."""
+        op, signature = body.ops[index], body.signatures[index]
+        if signature.is_lasting or not may_have_functions(signature.name):
+            return signature.is_lasting
+        symbols = tuple(symbols_of(op, custom_rules=False))
+        if symbols not in self._lasting:
+            self._lasting[symbols] = has_lasting_effects(op, signature.name, self.functions)
+        return self._lasting[symbols]
 
     def _cut(
         self, body: FunctionView, index: int, results: Mask, pinned: set[str]

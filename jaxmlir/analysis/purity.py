@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect import ops
@@ -26,7 +26,7 @@ _IMPURE = ops.with_trait(ops.Trait.IMPURE)
 
 
 # JAX declares no effect for it, although every run draws other numbers.
-DRAWS = "jaxpr.rng_uniform"
+_DRAWS = "jaxpr.rng_uniform"
 
 
 # A backward rule need not be linear in the cotangent.  One that clips it gives something else for
@@ -35,22 +35,24 @@ _WITH_VJP_RULE = frozenset({"jaxpr.custom_vjp_call_jaxpr", "jaxpr.custom_lin"})
 
 
 class CountedOps:
-    """Which ops change the program's results or derivatives if they run more or fewer times.
+    """Which ops change the program's results, effects or derivatives if they run more or fewer
+    times.
 
-    These ops draw numbers from the stateful generator, have a VJP rule, or run a function with such
-    ops.
+    These ops draw numbers from the stateful generator, are of another dialect, have a VJP rule, or
+    run a function with such ops.
     """
 
     def __init__(self, program: Module):
-        self._draw = _ReachingOps(program, frozenset({DRAWS}))
-        self._have_rule = _ReachingOps(program, _WITH_VJP_RULE)
+        self._have_state = _ReachingOps(program, lambda name: name == _DRAWS or is_foreign(name))
+        self._have_rule = _ReachingOps(program, _WITH_VJP_RULE.__contains__)
 
     def __call__(self, signature: Signature) -> bool:
-        return self.draws(signature) or self.has_vjp_rule(signature)
+        return self.has_state(signature) or self.has_vjp_rule(signature)
 
-    def draws(self, signature: Signature) -> bool:
-        """Whether ops of a signature draw numbers, or run an op that does."""
-        return self._draw.is_so(signature)
+    def has_state(self, signature: Signature) -> bool:
+        """Whether ops of a signature draw numbers or may have unknown effects, as ops of other
+        dialects do, or run an op that does."""
+        return self._have_state.is_so(signature)
 
     def has_vjp_rule(self, signature: Signature) -> bool:
         """Whether ops of a signature have a VJP rule, or run an op that has one."""
@@ -58,18 +60,19 @@ class CountedOps:
 
 
 class _ReachingOps:
-    """Which ops of a program have one of the names, or run a function that has such an op."""
+    """Which ops of a program have one of some names, or run a function that has such an op."""
 
-    def __init__(self, program: Module, names: frozenset[str]):
+    def __init__(self, program: Module, is_one: Callable[[str], bool]):
         self._program = program
-        self._names = names
-        self._any = not all(map(names.isdisjoint, analyses_of(program).graph.names.values()))
+        self._is_one = is_one
+        names = set[str]().union(*analyses_of(program).graph.names.values())
+        self._any = any(map(is_one, names))
         self._reaches: dict[str, bool] = {}
 
     def is_so(self, signature: Signature) -> bool:
         if not self._any:
             return False
-        if signature.name in self._names:
+        if self._is_one(signature.name):
             return True
         if not may_have_functions(signature.name):
             return False
@@ -79,7 +82,7 @@ class _ReachingOps:
     def _function(self, symbol: str) -> bool:
         if symbol not in self._reaches:
             ops = reached_ops(self._program.functions, symbol)
-            self._reaches[symbol] = any(name in self._names for _, name in ops)
+            self._reaches[symbol] = any(self._is_one(name) for _, name in ops)
         return self._reaches[symbol]
 
 

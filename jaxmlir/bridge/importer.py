@@ -384,6 +384,7 @@ class Importer:
                 n += 1
             name = self._constant_names[id(value)] = f"c{n}"
             self.constants[name] = value
+            self._alive.append(value)
         return name
 
 

@@ -5,8 +5,8 @@ and gets the same output as the process before it: templates, which are text.  T
 by the op's signature.  The results of an optimization level (:mod:`jaxmlir.passes.kept`) are cached
 by the module and the target.  Keys also contain everything else that the output may depend on:
 
-* The versions of jaxlib and Python, and the sources of JAX and of this package.  Each combination
-  has its own directory.
+* The versions of Python and of the packages that JAX computes with, and the sources of JAX and of
+  this package.  Each combination has its own directory.
 * JAX's configuration, flags and contexts.  In a context that is not a plain value, such as a mesh
   or a named axis, the cache is not used.
 * The rules themselves.  JAX's own rules are trusted, including the functions that they close over.
@@ -42,6 +42,8 @@ from typing import Any, NamedTuple
 
 import jax
 import jaxlib
+import ml_dtypes
+import numpy as np
 
 from jaxmlir._compat import config, core, mlir
 from jaxmlir.dialect import ops, primitives
@@ -381,7 +383,8 @@ def version_key() -> tuple[Any, ...]:
     """The versions and sources of the code that contains or runs the rules."""
     jaxs = os.path.dirname(os.path.abspath(jax.__file__))
     sources = sorted((*sources_in(PACKAGE), *sources_in(os.path.join(jaxs, "_src"))))
-    return jax.__version__, jaxlib.__version__, sys.version_info[:2], sources
+    packages = (jax, jaxlib, ml_dtypes, np)
+    return *(package.__version__ for package in packages), sys.version_info[:2], sources
 
 
 def sources_in(folder: str) -> Iterator[tuple[str, int, int]]:

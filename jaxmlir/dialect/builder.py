@@ -14,8 +14,17 @@ from jaxmlir._compat import core, dtypes, jax_mlir_ext
 from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.codec.types import dense
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES
-from jaxmlir.dialect.effect_attributes import has_lasting_effects
-from jaxmlir.dialect.ir import body_of, func, inner_ops, ir, is_private, symbol_uses
+from jaxmlir.dialect.effect_attributes import effects_of, is_lasting
+from jaxmlir.dialect.ir import (
+    body_of,
+    func,
+    functions_around,
+    inner_ops,
+    ir,
+    is_foreign,
+    is_private,
+    symbol_uses,
+)
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.types import aval_of, is_key, shape_of, type_of, with_shape
@@ -174,6 +183,24 @@ def take_in(function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
     """Copies a function's body in as part of a larger one; the ops keep their locations."""
     nowhere = ir.Location.unknown()
     return list(jax_mlir_ext.inlined_func_call(function.operation, list(args), nowhere))
+
+
+def has_lasting_effects(
+    op: Any, name: str, functions: Mapping[str, func.FuncOp] | None = None
+) -> bool:
+    """Whether an op is kept even if its results are unused: for an effect that it lists, or because
+    it is an op of another dialect, or runs one, whose effects are unknown.
+
+    Args:
+      functions: those of the module, if the caller has them.
+    """
+    if is_lasting(name, effects_of(op)):
+        return True
+    symbols = [*symbols_of(op, custom_rules=False)] if may_have_functions(name) else []
+    if not symbols:
+        return False
+    around = functions_around(op) if functions is None else functions
+    return any(is_foreign(n) for _, n in reached_ops(around, *symbols, custom_rules=False))
 
 
 def drop_dead_ops(function: func.FuncOp) -> None:

@@ -84,11 +84,12 @@ def ctx_of(attributes: Any) -> Any:
     return decode_ctx(attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None)
 
 
-def has_lasting_effects(op: Any, name: str) -> bool:
-    """Whether an op has an effect that keeps it, even if its results are unused."""
+def effects_of(op: Any) -> ir.ArrayAttr | None:
+    """The effects that an op lists; ``None`` if it has none."""
     attributes = op.attributes
-    listed = len(attributes) and "jaxpr.effects" in attributes
-    return is_lasting(name, attributes["jaxpr.effects"] if listed else None)
+    return (
+        attributes["jaxpr.effects"] if len(attributes) and "jaxpr.effects" in attributes else None
+    )
 
 
 def is_lasting(name: str, listed: ir.ArrayAttr | None) -> bool:

@@ -18,6 +18,8 @@ from collections import UserDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from jaxmlir.errors import JaxmlirError
 
 
@@ -81,6 +83,18 @@ def get_box(name: str) -> Box:
     return boxed
 
 
+def _unwritable(value: Any) -> Any:
+    """An array, or a copy if somebody can write to it."""
+    base = value
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            value = value.copy()
+            value.flags.writeable = False
+            return value
+        base = base.base
+    return value
+
+
 class UnreadArray(NamedTuple):
     """An array that has not been read yet.
 
@@ -95,11 +109,19 @@ class UnreadArray(NamedTuple):
 
 
 class Constants(UserDict[str, Any]):
-    """Arrays by the name that ``jaxpr.constant`` ops give them."""
+    """Arrays by the name that ``jaxpr.constant`` ops give them.
+
+    An array of numpy's that can be written to is copied, so that a program stays what it is.
+    """
 
     def __init__(self, values: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()):
         # Copying does not read the arrays.
-        self.data: dict[str, Any] = dict(values.data if isinstance(values, Constants) else values)
+        self.data: dict[str, Any] = dict(values.data) if isinstance(values, Constants) else {}
+        if not isinstance(values, Constants):
+            self.update(values)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.data[name] = _unwritable(value)
 
     def __getitem__(self, name: str) -> Any:
         """The array.

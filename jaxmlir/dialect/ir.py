@@ -352,6 +352,15 @@ def functions(module: ir.Module) -> dict[str, func.FuncOp]:
         return {op.name.value: op for op in module.body.operations if isinstance(op, func.FuncOp)}
 
 
+def functions_around(op: Any) -> dict[str, func.FuncOp]:
+    """The functions of the module that an op is in; none around an op of a detached function."""
+    outermost = op.operation
+    while (parent := outermost.parent) is not None:
+        outermost = parent.operation
+    inside = outermost.regions[0].blocks[0].operations
+    return {f.name.value: f for f in inside if isinstance(f, func.FuncOp)}
+
+
 def dialect_ops(module: ir.Module) -> Iterator[ir.OpView]:
     """The ops of our dialect in a module's functions: those without a Python class."""
     for function in functions(module).values():

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxmlir.dialect import codec, effect_attributes, locations, ops
-from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.ir import ir, is_foreign
 from jaxmlir.errors import TransformError
 
 
@@ -33,6 +33,10 @@ class Signature:
         self.named: dict[str, ir.Attribute] = dict(attributes)
         """The attributes by name."""
         self.effects: ir.ArrayAttr | None = self.named.get("jaxpr.effects")
+        """The effects that the ops list; an empty list for ops of other dialects, whose effects are
+        unknown."""
+        if self.effects is None and is_foreign(name):
+            self.effects = ir.ArrayAttr.get([])
 
     @property
     def types(self) -> tuple[ir.Type, ...]:

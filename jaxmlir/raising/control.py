@@ -183,14 +183,18 @@ def _called(w: BodyWriter, op: Any, callee: str, operands: list[ir.Value], name:
     """
     types = w.types(op)
     function = w.raising.source.get(callee) if w.raising.symbolic else None
+    if (
+        function is not None
+        and all(map(_is_integer, types))
+        and all(w.known(v) is not None for v in operands)
+    ):
+        block = body_of(function)
+        return w.inlined(block, dict(zip(block.arguments, operands, strict=True)))
     sizes = {} if function is None else _known_operands(w, function, operands)
     is_static = not any(map(_is_dynamic, (*types, *(v.type for v in operands))))
     if function is None or (is_static and not sizes):
         symbol = w.raising.function(callee)
         return w.emit("jit", operands, types, jaxpr=symbol_ref(symbol), name=name)
-    if all(w.known(v) is not None for v in operands) and all(map(_is_integer, types)):
-        block = body_of(function)
-        return w.inlined(block, dict(zip(block.arguments, operands, strict=True)))
     symbol, types = w.raising.at_sizes(callee, operands, sizes)
     rest = [v for k, v in enumerate(operands) if k not in sizes]
     return w.emit("jit", rest, types, jaxpr=symbol_ref(symbol), name=name)

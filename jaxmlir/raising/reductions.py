@@ -13,6 +13,7 @@ from jax import lax
 
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import number_of
+from jaxmlir.analysis.monoids import identity
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import ir
@@ -40,26 +41,6 @@ from jaxmlir.raising.source import (
 from jaxmlir.raising.writer import BodyWriter, Values, rule
 
 _REDUCTIONS = {"add": "sum", "mul": "prod"}
-# Of numbers and, bit by bit, of integers and booleans.
-_IDENTITIES = {"add": 0, "mul": 1, "and": -1, "or": 0, "xor": 0}
-
-
-@functools.cache
-def identity(how: str, dtype: Any) -> np.ndarray | None:
-    """What a combination leaves every element as it is with, as JAX writes it; of ``second``
-    nothing."""
-    if how in _IDENTITIES:
-        return np.array(_IDENTITIES[how]).astype(dtype)
-    if how not in ("max", "min") or dtypes.issubdtype(dtype, np.complexfloating):
-        return None
-    if dtype == np.bool_:
-        return np.array(how == "min")
-    if dtypes.issubdtype(dtype, np.integer):
-        info = dtypes.iinfo(dtype)
-        return np.array(info.min if how == "max" else info.max, dtype)
-    if not dtypes.supports_inf(dtype):
-        return None
-    return np.array(-np.inf if how == "max" else np.inf, dtype)
 
 
 def is_identity(how: str, value: ir.Value) -> bool:

@@ -16,10 +16,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from jaxmlir._compat import core
+from jaxmlir.analysis.call_graph import CallGraph
 from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.dialect import locations
-from jaxmlir.dialect.builder import converted, drop_dead_ops, named_ops
+from jaxmlir.dialect.builder import converted, drop_dead_ops, named_ops, reachable
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
@@ -128,3 +129,44 @@ def _fits(types: list[ir.Type], got: list[ir.Type]) -> bool:
 
 def _type_list(types: Sequence[ir.Type]) -> str:
     return f"({', '.join(map(str, types))})"
+
+
+def visit_functions(
+    program: Module,
+    visit: Callable[[func.FuncOp], bool],
+    graph: CallGraph,
+    names: Collection[str],
+) -> bool:
+    """Visits the functions that have an op with one of the names, callees before callers, to change
+    them in place; returns whether any changed.
+
+    Functions of kernels are skipped.  Functions that nothing refers to afterwards are erased.
+
+    Args:
+      visit: changes a function and returns whether it did.
+    """
+    entries, skipped = graph.entry_points(), graph.kernels()
+    changed = [
+        visit(program.function(symbol))
+        for symbol in graph.callees_first()
+        if symbol not in skipped and graph.have(symbol, names)
+    ]
+    if any(changed):
+        keep_reachable(program, entries)
+    return any(changed)
+
+
+def keep_reachable(program: Module, entries: Sequence[str]) -> None:
+    """Erases the functions that no entry point reaches any more, after functions have changed."""
+    program.changed()
+    if not entries:
+        return
+    functions = program.functions
+    reached = reachable(functions, *entries)
+    remaining = {}
+    for name, op in functions.items():
+        if name in reached:
+            remaining[name] = op
+        else:
+            op.operation.erase()
+    program.changed(remaining)

@@ -5,11 +5,11 @@ elements, an op gives the source of each element of the result; applied to array
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from jaxmlir.analysis import moves
+from jaxmlir.analysis.arithmetic import FLOATS, INTEGERS, functions_of
 from jaxmlir.analysis.moves import Move
 from jaxmlir.interpret.interpreter import Node
 
@@ -41,32 +41,18 @@ def _convert(node: Node, operands: Sequence[np.ndarray]) -> list[np.ndarray] | N
     return [x.astype(aval.dtype)]
 
 
-def _ufunc(function: Callable[..., Any]) -> Evaluate:
-    return lambda node, operands: [np.asarray(function(*operands))]
+def _exact(name: str) -> Evaluate:
+    def evaluate(node: Node, operands: Sequence[np.ndarray]) -> list[np.ndarray] | None:
+        function = functions_of(operands[0].dtype).get(name)
+        result = None if function is None else function(*operands)
+        return None if result is None else [np.asarray(result)]
 
+    return evaluate
 
-_UFUNCS = {
-    "abs": np.abs,
-    "add": np.add,
-    "and": np.bitwise_and,
-    "eq": np.equal,
-    "ge": np.greater_equal,
-    "gt": np.greater,
-    "le": np.less_equal,
-    "lt": np.less,
-    "max": np.maximum,
-    "min": np.minimum,
-    "mul": np.multiply,
-    "ne": np.not_equal,
-    "neg": np.negative,
-    "not": np.invert,
-    "or": np.bitwise_or,
-    "sub": np.subtract,
-}
 
 VALUES: dict[str, Evaluate] = {
     **MOVES,
-    **{name: _ufunc(function) for name, function in _UFUNCS.items()},
+    **{name: _exact(name) for name in FLOATS | INTEGERS},
     "convert_element_type": _convert,
     "iota": _iota,
     "select_n": lambda node, operands: moves.select(*operands),

@@ -33,6 +33,7 @@ from jaxmlir._compat import (
     state_discharge,
 )
 from jaxmlir.analysis import pointwise
+from jaxmlir.analysis.purity import CountedOps
 from jaxmlir.bridge import exporter as exporting
 from jaxmlir.bridge.custom_rules.export import waiting_jvp
 from jaxmlir.bridge.importer import Importer
@@ -374,6 +375,12 @@ class Rules:
             if any_shape:
                 any_shape.keep_alike(place, alike.shape)
         return rule
+
+    @functools.cached_property
+    def counted(self) -> CountedOps:
+        """The ops that must not run more or fewer times, as the program is when this is asked for
+        first."""
+        return CountedOps(self.program)
 
     @functools.cached_property
     def _disk(self) -> RuleTemplates | None:

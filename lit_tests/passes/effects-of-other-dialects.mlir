@@ -20,6 +20,17 @@ func.func private @has_effects(%x: tensor<f32>) -> tensor<f32> {
   return %x : tensor<f32>
 }
 
+// Nor do calls and loops of functions that have them go.
+// CHECK-LABEL: func.func public @in_callees
+// CHECK-NEXT:    "{{jaxpr.jit|test.effect}}"
+// CHECK-NEXT:    "jaxpr.scan"
+// CHECK-NEXT:    return
+func.func public @in_callees(%x: tensor<f32>) -> tensor<f32> {
+  %0 = "jaxpr.jit"(%x) {jaxpr = @has_effects, name = "has_effects"} : (tensor<f32>) -> tensor<f32>
+  %1 = "jaxpr.scan"(%x) {jaxpr = @has_effects, length = 2 : i64, num_carry = 1 : i64} : (tensor<f32>) -> tensor<f32>
+  return %x : tensor<f32>
+}
+
 // Nor are they moved out of a loop.
 // CHECK-LABEL: func.func public @in_a_loop
 // CHECK-NEXT:    "test.effect"

@@ -10,6 +10,8 @@
 // RUN: jaxmlir-run %s --entry=shared --args '[[[1, 2]], [[3, 4]], [[5, 7]]], [[[1, 2], [2, 2], [9, 0]]]' | FileCheck %s --check-prefix=SHARED
 // RUN: jaxmlir-run %t --entry=shared --args '[[[1, 2]], [[3, 4]], [[5, 7]]], [[[1, 2], [2, 2], [9, 0]]]' | FileCheck %s --check-prefix=SHARED
 // RUN: jaxmlir-run %s --entry=forces --args '[[[1, 2]], [[3, 4]], [[5, 7]]], [[[1, 2], [2, 2], [9, 0]]], [[1, 2, 3], [1, 0, 1], [2, 2, 2]]' | FileCheck %s --check-prefix=FORCES
+// RUN: jaxmlir-run %s --entry=compared --args '[[3, 1], [1, 2]], [[1, 1], [1, 1]]' | FileCheck %s --check-prefix=COMPARED
+// RUN: jaxmlir-run %t --entry=compared --args '[[3, 1], [1, 2]], [[1, 1], [1, 1]]' | FileCheck %s --check-prefix=COMPARED
 // RUN: jaxmlir-opt --jaxpr-unroll-reductions='calls=inf max-size=1 min-results=0' --remarks %s -o %t.kept 2>&1 | FileCheck %s --check-prefix=KEPT-REMARK
 // RUN: FileCheck %s --check-prefix=KEPT < %t.kept
 // RUN: jaxmlir-run %t.kept --entry=forces --args '[[[1, 2]], [[3, 4]], [[5, 7]]], [[[1, 2], [2, 2], [9, 0]]], [[1, 2, 3], [1, 0, 1], [2, 2, 2]]' | FileCheck %s --check-prefix=FORCES
@@ -112,4 +114,23 @@ func.func private @padded(%x: tensor<2x2xf32>, %y: tensor<3x2xf32>) -> (tensor<3
   %q = "jaxpr.div"(%l, %y) : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>
   %2 = "jaxpr.reduce_sum"(%q) {axes = array<i64: 0>} : (tensor<3x2xf32>) -> tensor<2xf32>
   return %0, %s, %1, %2 : tensor<3xf32>, tensor<3x2xf32>, tensor<2xf32>, tensor<2xf32>
+}
+
+// An array that is compared with its maximum is stored first: the maximum of slices that are computed again may be rounded otherwise.
+// CHECK-LABEL: func.func private @compared(
+// CHECK:         %[[H:.*]] = "jaxpr.add"
+// CHECK-NEXT:    %[[STORED:.*]] = "jaxpr.{{jit|optimization_barrier}}"(%[[H]])
+// CHECK:         "jaxpr.slice"(%[[STORED]])
+// CHECK:         %[[MAX:.*]] = "jaxpr.max"
+// CHECK:         "jaxpr.eq"(%[[STORED]]
+// REMARK: unroll-reductions.mlir:{{[0-9]+}}:8: remark: [jaxpr-unroll-reductions] stored because it is compared with its own elements
+// COMPARED:      result: bool[2,2] = {{\[}}[True, False],
+// COMPARED-NEXT:   [False, True]]
+func.func private @compared(%x: tensor<2x2xf32>, %y: tensor<2x2xf32>) -> tensor<2x2xi1> {
+  %0 = "jaxpr.mul"(%x, %y) : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  %h = "jaxpr.add"(%0, %y) : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  %1 = "jaxpr.reduce_max"(%h) {axes = array<i64: 1>} : (tensor<2x2xf32>) -> tensor<2xf32>
+  %2 = "jaxpr.broadcast_in_dim"(%1) {broadcast_dimensions = array<i64: 0>, shape = array<i64: 2, 2>} : (tensor<2xf32>) -> tensor<2x2xf32>
+  %3 = "jaxpr.eq"(%h, %2) : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xi1>
+  return %3 : tensor<2x2xi1>
 }

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
 from jax import lax
 
@@ -460,7 +461,7 @@ def test_killed_while_writing(tmp_path):
 # -- what tells keys apart --
 
 
-def test_versions(tmp_path):
+def test_versions(tmp_path, monkeypatch):
     sources = tmp_path / "package"
     (sources / "inner").mkdir(parents=True)
     (sources / "inner" / "module.py").write_text("x = 1\n")
@@ -471,6 +472,9 @@ def test_versions(tmp_path):
     (sources / "inner" / "module.py").write_text("x = 2\n")
     os.utime(sources / "inner" / "module.py", ns=(1, 1))
     assert [*rule_cache.sources_in(str(sources))] != before
+    key = rule_cache.version_key()
+    monkeypatch.setattr(np, "__version__", "another")
+    assert rule_cache.version_key() != key
 
     cache = tmp_path / "cache"
     other = "from jaxmlir.caching import rule_cache\nrule_cache.version_key = lambda: 'another'\n"

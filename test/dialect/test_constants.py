@@ -178,3 +178,18 @@ def test_objects_of_jax_are_read_as_they_were_written():
         {"a": [1j], 2: frozenset({"b", None})},
     ]
     assert [codec.decode(codec.encode(value)) for value in values] == values
+
+
+@compat
+def test_an_array_that_is_changed_later_stays_as_it_was_in_the_program():
+    table = np.arange(4096, dtype=np.float32)
+    program = jaxmlir.trace(lambda x: jnp.sum(x * table))(np.float32(1))
+    text = program.as_text()
+    parsed = jaxmlir.parse(text, constants={name: table for name in program.constants})
+    before = float(program(np.float32(1)))
+    table[:] = 0
+    for each in (program, parsed, program.grad(), program.optimize(2)):
+        assert float(each(np.float32(1))) == before
+    (array,) = program.constants.values()
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = 1

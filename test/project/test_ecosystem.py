@@ -178,10 +178,17 @@ def test_a_step_counts_as_failed_with_the_machine_code_that_users_have(tmp_path,
     assert ecosystem.run(program, environments, ["trace"], 60)["steps"] == {"trace": "passed"}
 
 
-def test_an_outcome_is_of_one_package_and_program(monkeypatch):
+def test_an_outcome_is_of_one_package_and_program(tmp_path, monkeypatch):
     program = ecosystem.Program(ecosystem.PROGRAMS / "optax.py")
     done = record("optax", steps={"trace": "passed"}, digest=ecosystem.digest(program))
     assert ecosystem.is_done(program, done, ["trace"])
     assert not ecosystem.is_done(program, done, ["trace", "times"])
     assert not ecosystem.is_done(program, done | {"digest": "another"}, ["trace"])
     assert not ecosystem.is_done(program, None, [])
+
+    monkeypatch.setattr(ecosystem, "ROOT", tmp_path)
+    for path in ("jaxmlir/targets/cpu.toml", "tools/ecosystem_steps.py"):
+        digest = ecosystem.digest(program)
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text("another")
+        assert ecosystem.digest(program) != digest

@@ -150,6 +150,7 @@ FUNCTIONS = {
     "slices": (lambda x: (x[1:, ::2], x[-1], x[: (x.shape[0] - 1) // 2 + 1]), array(N, B)),
     "pad": (padded, array(B, N)),
     "reshape": (lambda x: x.reshape(2, -1) * x.size, array(2 * B, N)),
+    "reshape to another": (lambda x, y: x.reshape(2, -1) * y, array(2 * N), array(N)),
     "reverse": (lambda x, y: jnp.concatenate([x, y[::-1]]), array(B, 4), array(N, 4)),
     "moments": (moments, array(B, N)),
     "draws": (draws, array(2, dtype=np.uint32), array(B, N)),

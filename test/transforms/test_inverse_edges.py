@@ -322,6 +322,24 @@ def test_a_sort_is_undone_by_elements_that_differ():
     np.testing.assert_array_equal(inverse_of(lexicographic, x)(lexicographic(x)), x)
 
 
+def test_a_sort_is_undone_by_its_keys_or_not_at_all():
+    """Equal elements are told apart by a stable sort, or by an operand of different elements."""
+    keys, x = np.float32([2, 1, 2, np.nan, 1]), np.arange(5, dtype=np.float32)
+
+    def permuted(x, keys, is_stable=True):
+        return lax.sort((keys, x), num_keys=1, is_stable=is_stable)
+
+    inverse = jaxmlir.trace(permuted)(x, keys).inverse(known=1)
+    np.testing.assert_array_equal(inverse(permuted(x, keys), keys), x)
+    for function in (
+        lambda x, keys: permuted(x, keys, is_stable=False),
+        lambda x, other: lax.sort((x, other)),
+        lambda x, other: lax.sort((other, x, x + other), num_keys=2, is_stable=False),
+    ):
+        with pytest.raises(TransformError, match="the order before the sort is lost"):
+            jaxmlir.trace(function)(x, keys).inverse(known=1)
+
+
 def test_pixels_that_are_spread_out():
     kernel = np.float32([[[2], [1]], [[0], [3]]])
 

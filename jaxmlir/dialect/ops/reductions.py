@@ -97,8 +97,8 @@ REDUCTION = family(
         "Sorts along a dimension by the first num_keys operands; the others are permuted in the "
         "same way.",
         "dimension: dimension, is_stable: bool, num_keys: int",
-        inverse="the operands, permuted back by an operand that is known before the sort and after",
-        domain="the elements of that operand are distinct",
+        inverse="the operands, permuted back by the keys, or by constants that are sorted along",
+        domain="the keys are known, or these constants are distinct",
     ),
     op(
         "top_k",

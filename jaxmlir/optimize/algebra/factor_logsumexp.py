@@ -29,7 +29,7 @@ from typing import Any, ClassVar, NamedTuple
 from jax import lax
 
 from jaxmlir import toolbox
-from jaxmlir.analysis.call_graph import SCANS, keep_reachable
+from jaxmlir.analysis.call_graph import SCANS
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import Work
@@ -38,6 +38,7 @@ from jaxmlir.dialect.builder import (
     clone,
     converted,
     create,
+    has_lasting_effects,
     inline,
     is_constant,
     named_ops,
@@ -59,6 +60,7 @@ from jaxmlir.optimize.loops.licm import GROWTH, FunctionSplit, FunctionSplits, r
 from jaxmlir.optimize.loops.scan_editor import LoopEditor, can_change
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
+from jaxmlir.rewriting.driver import keep_reachable
 from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.new_function import NewFunction
@@ -113,7 +115,7 @@ def _unused(body: FunctionView, instead: Mapping[int, Collection[int]]) -> list[
         if index in instead:
             unused.append(index)
             used.update(instead[index])
-        elif is_used or index in body.effects:
+        elif is_used or has_lasting_effects(body.ops[index], body.names[index]):
             used.update(body.operands[index])
         else:
             unused.append(index)

@@ -2,11 +2,13 @@
 
 Such a pass has the names of the ops, and a method that returns the expansion of one: the new ops,
 their number, and the time that they save.  The base class checks whether an expansion saves the
-time that it takes to compile.
+time that it takes to compile, and stores arrays that would be rounded in two ways after it
+(:mod:`jaxmlir.optimize.cpu.compared_arrays`).
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,12 +16,14 @@ import numpy as np
 from jax import lax
 
 from jaxmlir.analysis.function_view import OpView
-from jaxmlir.analysis.manager import outside_kernels
+from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.barriers import alone, fences
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
+from jaxmlir.optimize.cpu.compared_arrays import compared_arrays, may_compare
+from jaxmlir.optimize.cpu.materialize_shared import store
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
@@ -88,23 +92,34 @@ class ExpandOps(Pass):
 
     def run(self, program: Module) -> bool:
         expanded = NEEDED_OPS[self.name]
-        if not outside_kernels(program, expanded):
+        functions = outside_kernels(program, expanded)
+        if not functions:
             return False
-        expansion = self.expansions(program)
+        expansion, put = self.expansions(program), alone(fences(program))
         compile_time = CompileTime(program, self.calls)
-        writer = ExpansionWriter(Rules(program), alone(fences(program)))
 
-        def write(node: OpView) -> Values | None:
+        def chosen(node: OpView) -> Expansion | None:
             candidate = expansion(node) if is_plain_op(node) else None
             if candidate is None:
                 return None
-            if not compile_time.pays(function_of(node), candidate.ops, candidate.saved):
+            pays = compile_time.pays(function_of(node), candidate.ops, candidate.saved)
+            return candidate if pays else None
+
+        def write(node: OpView) -> Values | None:
+            candidate = chosen(node)
+            if candidate is None:
                 return None
             remark(node.op, candidate.reason)
             return candidate.values(writer, node.operands)
 
-        rewrites = dict.fromkeys(expanded, write)
-        return rewrite_ops(program, rewrites, converts=True) > 0
+        names = analyses_of(program).graph.names
+        comparing = [s for s in (f.name.value for f in functions) if may_compare(names[s])]
+        find = functools.partial(compared_arrays, expanded=expanded, expansion=chosen)
+        if store(program, put, [find], comparing):
+            program.changed()
+            expansion = self.expansions(program)
+        writer = ExpansionWriter(Rules(program), put)
+        return rewrite_ops(program, dict.fromkeys(expanded, write), converts=True) > 0
 
     def expansions(self, program: Module) -> Callable[[OpView], Expansion | None]:
         """The function that gives the expansion of an op of a program; passes that look at more

@@ -22,7 +22,7 @@ were also read without the fence, XLA might overwrite it (:mod:`jaxmlir.optimize
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import ClassVar
 
 from jaxmlir.analysis.function_view import FunctionView, InsertedOp
@@ -56,28 +56,55 @@ class MaterializeShared(Pass):
     threshold: Count = 16
 
     def run(self, program: Module) -> bool:
-        together, symbols, count = fences(program), [*program.functions], 0
-        put, analyses = alone(together), analyses_of(program)
-
-        def bodies(symbol: str) -> FunctionView:
-            return analyses.body(program.function(symbol))
-
+        together, analyses = fences(program), analyses_of(program)
         dear = functools.partial(dear_values, threshold=self.threshold)
-        for fenced_values in (dear, crowded_sums, summed_apart, read_in_two_ways):
-            for symbol, values in fenced_values(symbols, bodies).items():
-                body = bodies(symbol)
-                new = [op for v in sorted(values, reverse=True) for op in _store(body, v, put)]
-                if new:
-                    analyses.put_in(symbol, sorted(new, key=lambda op: op.after))
-                    count += len(values)
-        for symbol in loop_bodies(map(bodies, symbols)):
-            body = bodies(symbol)
+        finders = (dear, crowded_sums, summed_apart, read_in_two_ways)
+        count = store(program, alone(together), finders, program.functions)
+        bodies = [analyses.body(function) for function in program.functions.values()]
+        for symbol in loop_bodies(bodies):
+            body = analyses.body(program.function(symbol))
             for write in overwritten(body):
                 read_first(body, write, together)
                 count += 1
         if count:
             program.changed()
         return count > 0
+
+
+FindValues = Callable[
+    [Iterable[str], Callable[[str], FunctionView]], Mapping[str, Collection[FencedValue]]
+]
+"""Finds the values to store, by function.
+
+It gets the symbols of functions, and reads these by a function of the symbol."""
+
+
+def store(
+    program: Module,
+    put: Callable[[ir.Value], ir.Value],
+    finders: Iterable[FindValues],
+    symbols: Iterable[str],
+) -> int:
+    """Puts fences on the values that are found in functions; returns how many.
+
+    The views of the functions are updated, but the caller has to call ``program.changed()``.
+
+    Args:
+      put: writes a fence.
+    """
+    analyses, symbols, count = analyses_of(program), [*symbols], 0
+
+    def bodies(symbol: str) -> FunctionView:
+        return analyses.body(program.function(symbol))
+
+    for find in finders:
+        for symbol, values in find(symbols, bodies).items():
+            body = bodies(symbol)
+            new = [op for v in sorted(values, reverse=True) for op in _store(body, v, put)]
+            if new:
+                analyses.put_in(symbol, sorted(new, key=lambda op: op.after))
+                count += len(values)
+    return count
 
 
 def _store(

@@ -31,7 +31,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -48,6 +48,7 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, record_of, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.selecting import COMPUTING, ElementWriter, Selection, made_of
+from jaxmlir.optimize.cpu.compared_arrays import COMPARISONS, EXTREMES, is_rounded_in_ways
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, ExpansionWriter
 from jaxmlir.passes.base import Count
 
@@ -107,11 +108,6 @@ _CHEAP = COMPUTING - with_trait(Trait.TRANSCENDENTAL) - SLOW.keys()
 _JOINING = with_trait(Trait.JOINING) | {"jaxpr.pad"}
 
 
-_COMPARISONS = frozenset(f"jaxpr.{name}" for name in ("eq", "ge", "gt", "le", "lt", "ne"))
-_PRODUCTS = frozenset({"jaxpr.integer_pow", "jaxpr.mul", "jaxpr.square"})
-_ADDITIONS = with_trait(Trait.ADDITIVE)
-
-
 _KEPT = {
     "jaxpr.reduce_max": lax.reduce_max,
     "jaxpr.reduce_min": lax.reduce_min,
@@ -147,8 +143,6 @@ class UnrollReductions(ExpandOps):
     def expansion(self, node: OpView) -> Expansion | None:
         is_short = _is_short(node, self.max_size, self.min_results)
         if not is_short and not _is_made_of_less(node, self.max_kept, self.min_results):
-            return None
-        if _is_compared(node):
             return None
         array, shape = node.operands[0], aval_of(node.operands[0].type).shape
         axes = tuple(map(int, node.get("axes")))
@@ -231,26 +225,6 @@ def _is_made_of_less(node: OpView, max_kept: int, min_results: int) -> bool:
     return is_short and all(aval_of(v.type).shape != shape for v in leaves)
 
 
-def _is_compared(reduction: OpView) -> bool:
-    """Whether a program compares elements of the operand, such as each with the maximum of all, and
-    XLA may round them in one way for the slices and in another for the rest of the program.
-
-    It may make one op of a product and a sum, and multiplies by the reciprocal of a divisor that is
-    broadcast.
-    """
-    inner, _ = _way_to(reduction, MAX_WAY)
-    compared = any(node.name in _COMPARISONS for node in inner.values())
-    if reduction.name in ("jaxpr.reduce_max", "jaxpr.reduce_min"):
-        compared |= _have_other_users(reduction, inner)
-    return compared and any(_is_rounded_in_ways(node, inner) for node in inner.values())
-
-
-def _is_rounded_in_ways(node: OpView, inner: Mapping[ir.Value, OpView]) -> bool:
-    if node.name not in _ADDITIONS:
-        return node.name == "jaxpr.div"
-    return any(v in inner and inner[v].name in _PRODUCTS for v in node.operands)
-
-
 def _have_other_users(reduction: OpView, inner: Mapping[ir.Value, OpView]) -> bool:
     """Whether other ops than these and the reduction read some of their values."""
     use_counts = Counter(v for node in (reduction, *inner.values()) for v in node.operands)
@@ -294,6 +268,13 @@ def _shared(reduction: OpView) -> tuple[dict[ir.Value, OpView], list[ir.Value]]:
     if len(inner) > MAX_AGAIN or not _have_other_users(reduction, inner):
         return {}, [*reduction.operands]
     if any(node is not None and node.name in _JOINING for node in map(node_of, leaves)):
+        return {}, [*reduction.operands]
+    computed = defaultdict[str, set[str]](set)
+    for node in inner.values():
+        computed[node.name].update(inner[v].name for v in node.operands if v in inner)
+    # Numbers that are compared have to be those that the other users read.
+    compares = reduction.name in EXTREMES or not COMPARISONS.isdisjoint(computed)
+    if compares and is_rounded_in_ways(computed, reduction.operands[0].type):
         return {}, [*reduction.operands]
     return inner, leaves
 

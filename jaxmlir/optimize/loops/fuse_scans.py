@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import starmap
 from typing import Any, ClassVar
 
-from jaxmlir.analysis.call_graph import SCANS, keep_reachable
+from jaxmlir.analysis.call_graph import SCANS
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import Work, is_array, size
@@ -36,6 +36,7 @@ from jaxmlir.optimize.vectorize.isomorphic import (
 from jaxmlir.optimize.vectorize.stacking import Windows, row_of, stack_along
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
+from jaxmlir.rewriting.driver import keep_reachable
 from jaxmlir.support.lazy import memoized
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.templates import Rules

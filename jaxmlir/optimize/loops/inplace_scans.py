@@ -29,7 +29,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from jaxmlir import toolbox
-from jaxmlir.analysis.call_graph import SCANS, CallGraph, visit_functions
+from jaxmlir.analysis.call_graph import SCANS, CallGraph
 from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.liveness import count_of
@@ -50,6 +50,7 @@ from jaxmlir.optimize.loops.scan_editor import (
 )
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
+from jaxmlir.rewriting.driver import visit_functions
 from jaxmlir.transforms.edit import before_return
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.templates import Rules

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from jaxmlir.analysis.arithmetic import INTEGERS, functions_of
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import attribute
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.simplify.canonicalize.control import ANY, INTEGERS
 
 MAX_ELEMENTS = 1 << 20
 """The integers of larger arrays count as unknown."""
@@ -169,10 +169,11 @@ def _spread(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return array if array.shape == shape else np.broadcast_to(array, shape)
 
 
-def _elementwise(function: Callable[..., Any]) -> Callable[..., np.ndarray | None]:
+def _elementwise(name: str) -> Callable[..., np.ndarray | None]:
     def handler(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
         arrays = _aligned(arrays, depth)
-        if any(a.dtype.kind == "b" for a in arrays) and function not in _LOGICAL:
+        function = functions_of(arrays[0].dtype).get(name)
+        if function is None:
             return None
         if math.prod(a.size for a in arrays) > MAX_ELEMENTS:
             if np.broadcast(*arrays).size > MAX_ELEMENTS:
@@ -182,9 +183,6 @@ def _elementwise(function: Callable[..., Any]) -> Callable[..., np.ndarray | Non
         return out if out is not None and out.dtype == aval.dtype else None
 
     return handler
-
-
-_LOGICAL = (np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert, np.equal, np.not_equal)
 
 
 def _constant(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
@@ -261,7 +259,7 @@ def _concatenate(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np
 
 
 _HANDLERS: dict[str, Callable[..., np.ndarray | None]] = {
-    **{f"jaxpr.{name}": _elementwise(f) for name, f in (ANY | INTEGERS).items()},
+    **{f"jaxpr.{name}": _elementwise(name) for name in INTEGERS},
     "jaxpr.constant": _constant,
     "jaxpr.iota": _iota,
     "jaxpr.broadcast_in_dim": _broadcast,

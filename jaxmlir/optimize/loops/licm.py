@@ -45,7 +45,7 @@ from jax import lax
 
 from jaxmlir import toolbox
 from jaxmlir._compat import dtypes
-from jaxmlir.analysis.call_graph import CallGraph, is_plain_call, visit_functions
+from jaxmlir.analysis.call_graph import CallGraph, is_plain_call
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
@@ -61,6 +61,7 @@ from jaxmlir.optimize.compile_time import ITERATIONS
 from jaxmlir.optimize.loops.scan_editor import LOOPS, LoopEditor, can_change, loops_of
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
+from jaxmlir.rewriting.driver import visit_functions
 from jaxmlir.support.lazy import memoized
 from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.edit import set_arguments
@@ -554,7 +555,7 @@ class _CodeMotion:
             return
         operands = list(op.operands)
         # A branch on the initial condition would draw other numbers than the loop.
-        if self._counted.draws(op_signature.of_op(op, "jaxpr.while", operands)):
+        if self._counted.has_state(op_signature.of_op(op, "jaxpr.while", operands)):
             return
         of_cond, of_body, init = loop.operands(operands)
         cond = self._splits.of_while(loop.cond, len(of_cond), len(init), False)

@@ -26,7 +26,7 @@ from jaxmlir.dialect.builder import (
     set_return,
     trip_count,
 )
-from jaxmlir.dialect.effect_attributes import has_lasting_effects
+from jaxmlir.dialect.effect_attributes import effects_of, is_lasting
 from jaxmlir.dialect.ir import body_of, func, ir, is_private
 from jaxmlir.dialect.module import Module
 from jaxmlir.support.masks import split
@@ -89,9 +89,9 @@ LOOPS = frozenset({"jaxpr.scan", "jaxpr.while"})
 
 
 def loops_of(function: func.FuncOp, names: Collection[str] = LOOPS) -> Iterator[tuple[Any, str]]:
-    """The scans and whiles of a function, or one kind of them, that have no lasting effects."""
+    """The scans and whiles of a function, or one kind of them, that list no lasting effects."""
     for op, name in named_ops(function):
-        if name in names and not has_lasting_effects(op, name):
+        if name in names and not is_lasting(name, effects_of(op)):
             yield op, name
 
 

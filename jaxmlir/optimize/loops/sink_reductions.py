@@ -44,7 +44,7 @@ import numpy as np
 from jax import lax
 
 from jaxmlir._compat import dtypes
-from jaxmlir.analysis.call_graph import SCANS, CallGraph, visit_functions
+from jaxmlir.analysis.call_graph import SCANS, CallGraph
 from jaxmlir.analysis.function_view import OpView, number_of, ops_of
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import Work, can_be_summed, is_plain_array, is_plain_op, size
@@ -74,6 +74,7 @@ from jaxmlir.optimize.loops.scan_editor import (
 from jaxmlir.optimize.vectorize.stacking import added, total_of
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
+from jaxmlir.rewriting.driver import visit_functions
 from jaxmlir.transforms.edit import before_return
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN
 from jaxmlir.transforms.templates import Rules

@@ -355,8 +355,9 @@ class StraightLine:
 MARGIN = 0.25
 # Saving less than this fraction of the least memory found is not worth a slower strategy.
 MIN_GAIN = 0.005
-# The number of programs after which no more are compiled.  If none of them meets the budget, LAST
-# strategies of the least estimates are compiled as well: theirs can be off by less.
+# The most programs that are compiled besides the one as it is.  If none of them meets the budget,
+# LAST strategies of the least estimates, two programs each, are compiled as well: these estimates
+# can be off by less.
 MOST = 8
 LAST = 3
 # The fractions of the budget that a tile of a batch may take.
@@ -432,6 +433,7 @@ class _BudgetSearch:
       estimates: the estimated bytes of strategies, in the order in which these were tried.
       sizes: the bytes that the compiler reports for strategies.
       known: the bytes that the compiler reports for programs, by their bytecode.
+      left: how many more programs may be compiled.
     """
 
     program: Module
@@ -442,6 +444,7 @@ class _BudgetSearch:
     estimates: dict[MemoryStrategy | None, float]
     sizes: dict[MemoryStrategy | None, float] = field(default_factory=dict)
     known: dict[bytes, float] = field(default_factory=dict)
+    left: int = MOST
 
     @classmethod
     def of(
@@ -476,6 +479,7 @@ class _BudgetSearch:
                 return chosen
         if self.off is None:
             return _first_of_least(self.estimates)
+        self.left = 2 * LAST
         for way in sorted(self.estimates, key=self.estimates.__getitem__)[:LAST]:
             chosen = None if way in self.sizes else self._measured(way)
             if chosen is not None:
@@ -513,7 +517,7 @@ class _BudgetSearch:
             margin = MARGIN if way.segments > 1 else 0
             return way if estimate <= (1 - margin) * self.allowed else None
         is_first = len(self.sizes) == 1
-        if not is_first and (estimate * self.off > self.allowed or len(self.known) > MOST):
+        if not is_first and (estimate * self.off > self.allowed or not self.left):
             return None
         return self._measured(way)
 
@@ -525,13 +529,17 @@ class _BudgetSearch:
             trial = self._gone(way)
             code = module_bytecode(trial.module)
             if code not in self.known:
+                if not self.left:
+                    break
+                self.left -= 1
                 self.step(f"compiling strategy {len(self.estimates) - 1}")
                 self.known[code] = _compiled(trial)
             self.sizes[way] = self.known[code]
             if self.sizes[way] <= self.allowed:
                 return way
             sizes.append(self.sizes[way])
-        self.off = min(sizes) / max(estimate, 1.0)
+        if sizes:
+            self.off = min(sizes) / max(estimate, 1.0)
         return None
 
 

@@ -2,11 +2,11 @@
 
 The pass removes ops without lasting effects whose results are unused, and everything that only
 these needed: operands and results of calls and conds, carried values of loops, and arguments,
-results and ops of callees.  Ops of other dialects stay, with all values that they and the ops in
-their regions read, as their effects are unknown here; MLIR's ``canonicalize`` knows them.  If two
-callers of a function use different results, it is cloned.  Functions that only dead ops referred
-to are erased.  A function that was never referred to is an entry point and stays (MLIR's
-``symbol-dce`` removes it).
+results and ops of callees.  Ops of other dialects stay, and ops that run them, with all values that
+they and the ops in their regions read, as their effects are unknown here; MLIR's ``canonicalize``
+knows them.  If two callers of a function use different results, it is cloned.  Functions that only
+dead ops referred to are erased.  A function that was never referred to is an entry point and stays
+(MLIR's ``symbol-dce`` removes it).
 
 :mod:`jaxmlir.analysis.liveness` finds what is live; this module removes the rest.
 """

@@ -16,12 +16,12 @@ import functools
 import types
 from typing import Any, ClassVar
 
-from jaxmlir.analysis.call_graph import keep_reachable
 from jaxmlir.dialect import codec, handles
 from jaxmlir.dialect.builder import drop_dead_ops, named_ops, rename_call, symbol_ref, symbols_of
 from jaxmlir.dialect.ir import ir, is_private
 from jaxmlir.dialect.module import Module
 from jaxmlir.passes.base import Pass
+from jaxmlir.rewriting.driver import keep_reachable
 
 _PRINT = "jaxpr.debug_print"
 _CALLBACKS = frozenset({"jaxpr.pure_callback", "jaxpr.io_callback", "jaxpr.debug_callback"})

@@ -27,7 +27,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from jaxmlir.analysis.call_graph import SCANS, visit_functions
+from jaxmlir.analysis.call_graph import SCANS
 from jaxmlir.analysis.function_view import OpView, node_of
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_narrow, is_plain_array, is_plain_op
@@ -42,7 +42,7 @@ from jaxmlir.errors import count
 from jaxmlir.optimize.loops.scan_editor import LoopEditor, ScanEditor, can_change, loops_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
-from jaxmlir.rewriting.driver import rewrite_ops
+from jaxmlir.rewriting.driver import rewrite_ops, visit_functions
 from jaxmlir.transforms.higher_order.loops import ScanOp
 from jaxmlir.transforms.templates import Rules
 

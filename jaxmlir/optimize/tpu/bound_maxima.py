@@ -21,7 +21,7 @@ Cycles of gradients of loops, as fractions of those with tests (libtpu 0.0.42): 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, ClassVar
 
 from jax import lax
@@ -93,15 +93,23 @@ def _are_of_terms(body: FunctionView, laws: Mapping[int, Law], terms: ir.Value) 
     return all(
         difference is not None
         and difference.name == "jaxpr.sub"
-        and _stopped(difference.operands[0]) == _stopped(terms)
+        and _before(difference.operands[0], _STOPPED) == _before(terms, _STOPPED)
         for difference in differences
     )
 
 
-def _stopped(value: ir.Value) -> ir.Value:
-    """What a ``stop_gradient`` gives, or else the value."""
-    node = node_of(value)
-    return node.operands[0] if node and node.name == "jaxpr.stop_gradient" else value
+def _before(value: ir.Value, names: Set[str], alone: bool = False) -> ir.Value:
+    """What a value is before ops of these names, or a maximum with -inf.
+
+    Args:
+      alone: only as long as nothing else reads it.
+    """
+    while (node := node_of(value)) is not None and node.name in names:
+        others = [v for v in node.operands if number_of(v) != -math.inf]
+        if len(others) != 1 or (alone and only_user(others[0]) is None):
+            break
+        (value,) = others
+    return value
 
 
 def _maximum(select: OpView) -> OpView | None:
@@ -119,18 +127,12 @@ def _maximum(select: OpView) -> OpView | None:
         return None
     if number_of(zero) != 0:
         return None
-    while (node := node_of(value)) is not None and node.name != "jaxpr.reduce_max":
-        if node.name == "jaxpr.max":
-            others = [v for v in node.operands if number_of(v) != -math.inf]
-        else:
-            others = node.operands if node.name in _SAME else []
-        if len(others) != 1 or only_user(others[0]) is None:
-            return None
-        (value,) = others
-    return node
+    node = node_of(_before(value, _SAME, alone=True))
+    return node if node is not None and node.name == "jaxpr.reduce_max" else None
 
 
-_SAME = frozenset({"jaxpr.broadcast_in_dim", "jaxpr.reshape", "jaxpr.stop_gradient"})
+_STOPPED = frozenset({"jaxpr.stop_gradient"})
+_SAME = _STOPPED | {"jaxpr.broadcast_in_dim", "jaxpr.max", "jaxpr.reshape"}
 
 
 def _finite(x: Any) -> list[Any]:

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from jaxmlir.analysis.call_graph import visit_functions
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import elements
@@ -38,7 +37,7 @@ from jaxmlir.optimize.simplify.dce import dce
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.levels import COMPILERS, NEEDED_OPS
 from jaxmlir.passes.remarks import remark
-from jaxmlir.rewriting.driver import replace
+from jaxmlir.rewriting.driver import replace, visit_functions
 from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.higher_order.loops import WhileOp
 from jaxmlir.transforms.templates import Rules
@@ -89,6 +88,8 @@ def _carry(rules: Rules, bodies: LoopEditor, op: Any) -> bool:
         and not is_used(result)
     ]
     if not spared or not all(map(is_pure, cond.names)):
+        return False
+    if any(map(rules.counted.has_state, cond.signatures)):
         return False
     remark(
         op,

@@ -45,6 +45,7 @@ from jaxmlir import toolbox
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import OpView, number_of, ops_of
 from jaxmlir.analysis.fusion import FUSIBLE
+from jaxmlir.analysis.monoids import additive_identity
 from jaxmlir.analysis.op_counts import elements, is_plain_array, is_plain_op
 from jaxmlir.dialect.builder import converted
 from jaxmlir.dialect.ir import func, ir
@@ -53,7 +54,6 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import count
 from jaxmlir.optimize.barriers import barrier
 from jaxmlir.optimize.cpu.pad_stencils import MOVES, Edges, PaddingOps, padded
-from jaxmlir.optimize.vectorize.stacking import additive_identity
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.levels import COMPILERS
 from jaxmlir.passes.remarks import remark

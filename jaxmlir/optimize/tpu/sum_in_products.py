@@ -56,8 +56,7 @@ from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.op_counts import elements, is_plain_op, size
 from jaxmlir.analysis.purity import is_pure
 from jaxmlir.analysis.strided_view import view_of
-from jaxmlir.dialect.builder import converted
-from jaxmlir.dialect.effect_attributes import has_lasting_effects
+from jaxmlir.dialect.builder import converted, has_lasting_effects
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, with_trait

@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jaxmlir.analysis.call_graph import keep_reachable
 from jaxmlir.analysis.function_view import FunctionView, ops_of
 from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
@@ -35,6 +34,7 @@ from jaxmlir.dialect.types import scalar_type
 from jaxmlir.optimize.vectorize.batchable import COMMON, OF_NARROW, Batchable, is_slow_alone
 from jaxmlir.optimize.vectorize.stacking import Windows, row_of, rows_of, stack
 from jaxmlir.passes.base import Amount, Pass
+from jaxmlir.rewriting.driver import keep_reachable
 from jaxmlir.support.lazy import memoized
 from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.higher_order.loops import ScanOp

@@ -33,6 +33,7 @@ from jax import lax
 
 from jaxmlir import toolbox
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.monoids import additive_identity
 from jaxmlir.analysis.op_counts import ADDITIONS, can_be_summed, is_plain_array, is_plain_signature
 from jaxmlir.dialect.builder import build, converted, is_used, overwrites, window_sizes
 from jaxmlir.dialect.ir import ir
@@ -46,7 +47,6 @@ from jaxmlir.optimize.vectorize.isomorphic import BatchGroups, Column, Group, Gr
 from jaxmlir.optimize.vectorize.stacking import (
     JOINS,
     WindowLevel,
-    additive_identity,
     joined,
     levels_of,
     total_of,

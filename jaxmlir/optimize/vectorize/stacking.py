@@ -74,12 +74,6 @@ def added(total: ir.Value, value: ir.Value, negative: bool) -> ir.Value:
     return ir.Operation.create(name, [total.type], operands).result
 
 
-def additive_identity(dtype: Any) -> np.ndarray:
-    """The number that changes no bit of another when it is added: for floats, a negative zero."""
-    # NumPy's minus widens integers of less than 8 bits to 8.
-    return (-np.zeros((), dtype)).astype(dtype)
-
-
 JOINS = {"jaxpr.concatenate": "dimension", "jaxpr.stack": "axis"}
 """Ops that join values, each with the name of its attribute for the dimension."""
 

@@ -114,8 +114,8 @@ class _Attempt:
         self.missing_results = [i for i, is_known in enumerate(known.results) if not is_known]
         inputs = chosen(self.returned, known.results) + chosen(self.arguments, known.arguments)
         taken = self.arguments if computed else inputs
-        self.new = NewFunction(rules, name, [v.type for v in taken], function, reserved=True)
         self.solver = Solver(rules, function, known, rule_of, invert)
+        self.new = NewFunction(rules, name, [v.type for v in taken], function, reserved=True)
         with self.new.body(), function.location:
             values = dict(zip(taken, self.new.args, strict=True))
             if computed:

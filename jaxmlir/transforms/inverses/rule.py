@@ -143,6 +143,15 @@ class Formulas(InverseRule):
     def learn(self, site: Site) -> None:
         learn(self, site)
 
+    def why_not(self, site: Site) -> str | None:
+        unknown = (i for i, v in enumerate(site.operands) if site.whole(v) is None)
+        lost = next((i for i in unknown if _is_lost(self, site, site.operands[i]).any()), None)
+        return (
+            None
+            if lost is None
+            else f"elements of operand {lost} are multiplied by a constant zero"
+        )
+
     def forward(self, site: Site) -> None:
         if self.elementwise:
             forward(site)

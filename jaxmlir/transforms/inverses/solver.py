@@ -24,11 +24,10 @@ import numpy as np
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.function_view import ops_of
-from jaxmlir.analysis.purity import DRAWS
 from jaxmlir.bridge import params
 from jaxmlir.bridge.exporter import constant_value
-from jaxmlir.dialect import codec, locations, ops
-from jaxmlir.dialect.builder import copy, reached_ops, symbols_of, zeros
+from jaxmlir.dialect import codec, locations, op_signature, ops
+from jaxmlir.dialect.builder import copy, zeros
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import DiagnosticError, JaxmlirError, TransformError
@@ -62,6 +61,10 @@ class InverseRule:
     def forward(self, site: Site) -> None:
         """Tells what follows about the results when some operands, or some elements, are known; by
         default nothing."""
+
+    def why_not(self, site: Site) -> str | None:
+        """Why some operands have not followed; by default ``None``: it is only known which."""
+        return None
 
 
 class InversionProblem(NamedTuple):
@@ -114,6 +117,8 @@ class Solver:
             :func:`jaxmlir.transforms.inverses.invert.invert`.
         """
         self.rules = rules
+        # Found before the inverse adds functions, whose ops do nothing that others do not.
+        self._counted = rules.counted
         self.newton = known.newton
         self.invert = invert
         self.log_det = known.log_det
@@ -257,6 +262,12 @@ class Solver:
         """The inverse of another function for the arguments and results that are known."""
         known = InversionProblem(tuple(arguments), tuple(results), log_det, self.newton)
         return self.rules.functions.once(self.invert, symbol, known)
+
+    def has_state(self, op: Any) -> bool:
+        """Whether an op, or one in its functions, may give something else each time it runs."""
+        operation = op.operation
+        signature = op_signature.of_op(op, operation.name, operation.operands)
+        return self._counted.has_state(signature)
 
     def static(self, value: ir.Value) -> np.ndarray | None:
         """The array of a value that depends on constants only; ``None`` for other values."""
@@ -425,7 +436,7 @@ class Site:
             computed = self.solver.computed
             if computed:
                 outs = [computed[v] for v in self.results]
-            elif _draws(self.solver.rules, self.op, self.name):
+            elif self.solver.has_state(self.op):
                 return
             else:
                 outs = copy(self.op, self.name, list(map(self.whole, self.operands)))
@@ -475,11 +486,9 @@ class Site:
                 )
             return record.inverse.partition(": ")[2]
         unknown = [i for i, is_known in enumerate(self.known(self.operands)) if not is_known]
-        elements_lost = getattr(self.rule, "lost", None)
-        if elements_lost is not None:
-            lost = [i for i in unknown if elements_lost(self, self.operands[i]).any()]
-            if lost:
-                return f"elements of operand {lost[0]} are multiplied by a constant zero"
+        reason = self.rule.why_not(self)
+        if reason is not None:
+            return reason
         if len(unknown) > 1:
             *most, last = map(str, unknown)
             return f"its operands {', '.join(most)} and {last} are unknown"
@@ -494,18 +503,6 @@ class Site:
         if self.failure is not None and self.failure.because is not None:
             notes = tuple(d._replace(severity="note") for d in self.failure.because.diagnostics)
         return locations.error_at(TransformError, self.op.location, message, notes)
-
-
-def _draws(rules: Rules, op: Any, name: str) -> bool:
-    """Whether an op, or one in its functions, draws numbers: each time it gives other ones."""
-    return name == DRAWS or (
-        ops.may_have_functions(name)
-        and any(rules.functions.once(_function_draws, symbol) for symbol in symbols_of(op))
-    )
-
-
-def _function_draws(rules: Rules, symbol: str) -> bool:
-    return any(name == DRAWS for _, name in reached_ops(rules.program.functions, symbol))
 
 
 def _static(solver: Solver, value: ir.Value) -> np.ndarray | None:
@@ -537,9 +534,7 @@ def _computed(solver: Solver, op: Any) -> list[Any]:
     if op.name == "jaxpr.constant":
         return [constant_value(solver.rules.program, op)]
     inputs = [solver.static_values[v] for v in op.operands]
-    if any(v is None for v in inputs) or "jaxpr.effects" in op.attributes:
-        return [None] * len(op.results)
-    if _draws(solver.rules, op, op.name):
+    if any(v is None for v in inputs) or "jaxpr.effects" in op.attributes or solver.has_state(op):
         return [None] * len(op.results)
     with jax.ensure_compile_time_eval():
         return core.jaxpr_as_fun(solver.rules.jaxpr_of(op, op.name))(*inputs)

@@ -53,37 +53,62 @@ RULES["imag"] = PartOfComplex(1)
 
 @rule("sort")
 class Sort(InverseRule):
-    """A sort; an array that is known before and after it tells how the others were permuted."""
+    """A sort: its keys, or an array of different elements that is known before it and after, tell
+    how the others were permuted."""
 
     def learn(self, site: Site) -> None:
-        before, after = site.known(site.operands), site.known(site.results)
-        witnesses = [i for i, known in enumerate(zip(before, after, strict=True)) if all(known)]
-        if not witnesses:
+        known, dimension = site.known(site.operands), site.params["dimension"]
+        keys = range(site.params["num_keys"])
+        differ = [i for i, is_known in enumerate(known) if is_known and self._differs(site, i)]
+        both = [i for i in differ if site.whole(site.results[i]) is not None]
+        is_exact = site.params["is_stable"] or not {*keys}.isdisjoint(differ)
+        if is_exact and all(known[i] for i in keys):
+            witnesses, places = [site.operands[i] for i in keys], _places_by_keys
+        elif both:
+            witnesses, places = [site.operands[both[0]], site.results[both[0]]], _places_of_equals
+        else:
             return
-        witness = next((i for i in witnesses if self._differs(site, i)), witnesses[0])
-        dimension = site.params["dimension"]
-        for target, result, is_known in zip(site.operands, site.results, before, strict=True):
+        for target, result, is_known in zip(site.operands, site.results, known, strict=True):
             if is_known or site.whole(result) is None:
                 continue
             aval = aval_of(target.type)
 
-            def unsorted(was: Any, now: Any, y: Any, aval: Any = aval) -> list[Any]:
-                order = jnp.argsort(now, axis=dimension)
-                rank = jnp.argsort(jnp.argsort(was, axis=dimension), axis=dimension)
-                places = jnp.take_along_axis(order, rank, axis=dimension)
-                return [typed(jnp.take_along_axis(y, places, axis=dimension), aval)]
+            def unsorted(y: Any, *xs: Any, aval: Any = aval) -> list[Any]:
+                at = places(*xs, dimension=dimension)
+                return [typed(jnp.take_along_axis(y, at, axis=dimension), aval)]
 
-            values = [site.operands[witness], site.results[witness], result]
-            (value,) = site.emit("unsorted", unsorted, list(map(site.whole, values)))
+            values = map(site.whole, [result, *witnesses])
+            (value,) = site.emit(("unsorted", len(witnesses), places), unsorted, [*values])
             site.tell(target, value)
+
+    def why_not(self, site: Site) -> str | None:
+        return (
+            "the order before the sort is lost; it follows from known keys if the sort is stable, "
+            "or from a constant of different elements, such as an iota, that is sorted along"
+        )
 
     def _differs(self, site: Site, i: int) -> bool:
         """Whether the elements of an operand are known to differ, as those of an iota do."""
         array = site.solver.static(site.operands[i])
         if array is None:
             return False
-        in_order = np.sort(array, site.params["dimension"])
-        return bool(np.diff(in_order, axis=site.params["dimension"]).all())
+        dimension = site.params["dimension"]
+        in_order = np.moveaxis(np.sort(array, dimension), dimension, 0)
+        return bool((in_order[:-1] < in_order[1:]).all())
+
+
+def _places_by_keys(*keys: Any, dimension: int) -> Any:
+    """The place of each element after a stable sort by keys that are known before it."""
+    numbers = lax.broadcasted_iota(np.int32, keys[0].shape, dimension)
+    *_, order = lax.sort((*keys, numbers), dimension=dimension, num_keys=len(keys))
+    return jnp.argsort(order, axis=dimension)
+
+
+def _places_of_equals(before: Any, after: Any, *, dimension: int) -> Any:
+    """The place, in an array, of the element that was at each place before."""
+    order = jnp.argsort(after, axis=dimension)
+    rank = jnp.argsort(jnp.argsort(before, axis=dimension), axis=dimension)
+    return jnp.take_along_axis(order, rank, axis=dimension)
 
 
 # --- bits and keys --------------------------------------------------------------------------------

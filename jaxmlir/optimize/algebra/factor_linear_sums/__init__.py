@@ -32,7 +32,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from jaxmlir.analysis.call_graph import keep_reachable
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_narrow
@@ -55,6 +54,7 @@ from jaxmlir.optimize.algebra.labelled_tensors.kinds import SUMS
 from jaxmlir.optimize.algebra.labelled_tensors.reading import FunctionTensors, read
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
+from jaxmlir.rewriting.driver import keep_reachable
 from jaxmlir.rewriting.inline import inlined
 from jaxmlir.targets.costs import Costs
 from jaxmlir.transforms.templates import Rules

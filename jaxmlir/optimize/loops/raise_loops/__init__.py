@@ -26,7 +26,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from jaxmlir import toolbox
-from jaxmlir.analysis.call_graph import CallGraph, visit_functions
+from jaxmlir.analysis.call_graph import CallGraph
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import Work, can_be_summed, elements, is_array, size
@@ -72,6 +72,7 @@ from jaxmlir.optimize.vectorize.batchable import BATCHED_CALLS, called, can_batc
 from jaxmlir.optimize.vectorize.stacking import added, total_of
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import recording, remark, repeat
+from jaxmlir.rewriting.driver import visit_functions
 from jaxmlir.targets import Target
 from jaxmlir.transforms.higher_order.loops import ScanOp
 from jaxmlir.transforms.new_function import NewFunction
@@ -224,7 +225,7 @@ class Gains:
         """Adds the gain of a function that runs ``times`` times; whether it can be batched."""
         varying = {v for v, b in enumerate(batched) if b}
         for index, signature in enumerate(body.signatures):
-            if not _can_stand(signature) or self.counted.draws(signature):
+            if not _can_stand(signature) or self.counted.has_state(signature):
                 return False
             pattern = [v in varying for v in body.operands[index]]
             if True not in pattern:

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from typing import ClassVar
 
-from jaxmlir.analysis.call_graph import SCANS, is_plain_call, keep_reachable
+from jaxmlir.analysis.call_graph import SCANS, is_plain_call
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
-from jaxmlir.dialect.builder import named_ops
+from jaxmlir.dialect.builder import has_lasting_effects, named_ops
 from jaxmlir.dialect.ir import func
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import PipelineError, count
@@ -44,6 +44,7 @@ from jaxmlir.optimize.memory.straight import MemoryStrategy, in_segments, within
 from jaxmlir.optimize.memory.tile import tile
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
+from jaxmlir.rewriting.driver import keep_reachable
 from jaxmlir.support.options import in_units, is_budget
 from jaxmlir.transforms.templates import Rules
 
@@ -265,7 +266,9 @@ class _LoopRemat:
         Args:
           now: bytes that each iteration stores so far.
         """
-        if any(signature.is_lasting for signature in joint.body.signatures):
+        functions, body = self.rules.program.functions, joint.body
+        ops = zip(body.ops, body.names, strict=True)
+        if any(has_lasting_effects(*op, functions) for op in ops):
             # The loops are written from what their results need.
             return None
         prices = replace(self.prices, traffic=self.traffic)

@@ -26,11 +26,11 @@ from collections.abc import Iterator, Sequence, Set
 from math import inf
 from typing import ClassVar, NamedTuple
 
-from jaxmlir.analysis.call_graph import keep_reachable
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_plain_array
+from jaxmlir.analysis.purity import CountedOps
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
@@ -41,6 +41,7 @@ from jaxmlir.optimize.memory.profile import MemoryProfile, total
 from jaxmlir.optimize.memory.tile.regions import Region, Schedule, Tiles, TileWriter, dim_of, grow
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
+from jaxmlir.rewriting.driver import keep_reachable
 from jaxmlir.rewriting.inline import inlined
 from jaxmlir.targets.costs import Costs
 from jaxmlir.transforms.templates import Rules
@@ -257,8 +258,11 @@ def best_plan(
       tile_size: rows of a tile; if given, the plan is chosen that saves most memory.  By default
         the plan is chosen that saves most time, with tiles of about ``tile_bytes``.
     """
-    if any(s.effects is not None or s.is_lasting for s in set(body.signatures)):
-        # Stages change the order of ops.
+    signatures = set(body.signatures)
+    # Stages change the order of ops.
+    if any(s.effects is not None or s.is_lasting for s in signatures):
+        return None
+    if any(map(CountedOps(program).has_state, signatures)):
         return None
     profile = MemoryProfile(body)
     if profile.peak < min_peak:

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from jaxmlir.analysis.call_graph import keep_reachable
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.ir import scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.passes.base import Pass
+from jaxmlir.rewriting.driver import keep_reachable
 
 MAX_SWEEPS = 10
 """A safeguard: three sweeps were enough for every program that was tried."""

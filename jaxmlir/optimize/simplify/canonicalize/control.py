@@ -7,11 +7,12 @@ their callers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from jaxmlir.analysis.arithmetic import FLOATS, INTEGERS, functions_of
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import is_used, returned
 from jaxmlir.dialect.ir import ir, symbol_uses
@@ -23,93 +24,23 @@ from jaxmlir.transforms.higher_order.loops import ScanOp, WhileOp
 
 # Folding of small constants: an op whose operands are all constants becomes a constant.
 #
-# Only ops that numpy computes exactly as every backend does: ops on integers and booleans,
-# comparisons, and the basic operations on floats, whose rounding IEEE 754 specifies.  An op with a
-# subnormal operand or result stays, as backends differ on whether to flush it to zero.
-
+# Only ops that numpy computes exactly as every backend does.  An op with a subnormal operand or
+# result stays, as backends differ on whether to flush it to zero.
 
 MAX_ELEMENTS = 64
 """The size of the largest constants that are folded: shapes, strides, indices, counters."""
-
-
-def _extreme(function: Callable[..., Any]) -> Callable[..., np.ndarray | None]:
-    """Does not fold two zeros of different signs: numpy takes them as equal and returns either."""
-
-    def of_plain(x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
-        zeros = (x == 0) & (y == 0)
-        return None if np.any(zeros & (np.signbit(x) != np.signbit(y))) else function(x, y)
-
-    return of_plain
-
-
-ANY: dict[str, Callable[..., Any]] = {
-    "add": np.add,
-    "add_any": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "neg": np.negative,
-    "abs": np.abs,
-    "max": _extreme(np.maximum),
-    "min": _extreme(np.minimum),
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
-
-
-def _sign(x: np.ndarray) -> np.ndarray | None:
-    """Does not fold the sign of -0.0: it is -0.0 in JAX, but not always where XLA folds it."""
-    return None if np.any((x == 0) & np.signbit(x)) else np.sign(x)
-
-
-_FLOATS = {"div": np.divide, "floor": np.floor, "ceil": np.ceil, "sign": _sign}
-INTEGERS = {
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-    "not": np.invert,
-    "sign": np.sign,
-    "square": np.square,
-}
-
-
-def _rem(x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
-    return np.fmod(x, y) if np.all(y) else None
-
-
-def _div(x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
-    """The quotient rounded towards zero; numpy rounds it down."""
-    if not np.all(y):
-        return None
-    return (x - np.fmod(x, y)) // y
-
-
-def _clamp(low: np.ndarray, x: np.ndarray, high: np.ndarray) -> np.ndarray:
-    return np.minimum(np.maximum(low, x), high)
-
-
-INTEGERS |= {"rem": _rem, "div": _div, "clamp": _clamp}
 _WIDTHS = {np.dtype(t) for t in ("f4", "f8", "i4", "i8", "u4", "u8", "i1", "i2", "u1", "u2", "?")}
 
 
 @rewrite(
     "op(c, ...) = c'; ops of integers and booleans, and the basic ones of floats",
-    *{*ANY, *_FLOATS, *INTEGERS},
+    *{*FLOATS, *INTEGERS},
 )
 def fold_elementwise(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     arrays = _constants(r, node)
     if arrays is None or any(not name.startswith("jaxpr.") for name in node.attributes):
         return None
-    name, kind = node.name.removeprefix("jaxpr."), kind_of(node.operands[0].type)
-    if kind not in ("integer", "boolean", "float"):
-        return None
-    if kind == "boolean" and name not in ("and", "or", "xor", "not", "eq", "ne"):
-        return None
-    table = _FLOATS if kind == "float" else INTEGERS
-    function = ANY.get(name) or table.get(name)
+    function = functions_of(arrays[0].dtype).get(node.name.removeprefix("jaxpr."))
     if function is None:
         return None
     with np.errstate(all="ignore"):

@@ -17,9 +17,8 @@ import numpy as np
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import OpView, array_of, number_of
 from jaxmlir.dialect import locations
-from jaxmlir.dialect.builder import filled, inline, is_used
+from jaxmlir.dialect.builder import filled, has_lasting_effects, inline, is_used
 from jaxmlir.dialect.codec.types import dense
-from jaxmlir.dialect.effect_attributes import has_lasting_effects
 from jaxmlir.dialect.ir import free_symbol, func, ir, new_function
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
