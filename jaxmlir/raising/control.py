@@ -235,20 +235,9 @@ def composite(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return _called(w, op, callee, operands, name)
 
 
-# --- tokens and tuples ----------------------------------------------------------------------------
+# --- tokens ---------------------------------------------------------------------------------------
 
 
 @rule("create_token", "after_all")
 def token(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return w.emit("after_all" if operands else "create_token", operands, w.types(op))
-
-
-@rule("tuple")
-def tuple_(w: BodyWriter, op: Any, operands: list[Any]) -> list[Any]:
-    """A tuple is no value of the dialect: its elements are kept until one is asked for."""
-    return [operands]
-
-
-@rule("get_tuple_element")
-def get_tuple_element(w: BodyWriter, op: Any, operands: list[Any]) -> Values:
-    return [operands[0][attribute(op, "index")]]
