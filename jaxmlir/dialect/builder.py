@@ -234,6 +234,27 @@ def _filled(type_: ir.Type, value: float) -> tuple[ir.Type, ir.Attribute, dict[s
     return type_of(scalar), dense(np.full((), value, aval.dtype)), spread
 
 
+# Of numbers and, bit by bit, of integers and booleans.
+_IDENTITIES = {"add": 0, "mul": 1, "and": -1, "or": 0, "xor": 0}
+
+
+@functools.cache
+def identity_of(combine: str, dtype: Any) -> np.ndarray | None:
+    """The number with which an op such as ``add`` leaves every other one as it is, as JAX writes
+    it; ``None`` for another op, and for the extremes of complex numbers."""
+    if combine in _IDENTITIES:
+        return np.array(_IDENTITIES[combine]).astype(dtype)
+    if combine not in ("max", "min") or dtypes.issubdtype(dtype, np.complexfloating):
+        return None
+    is_max = combine == "max"
+    if dtype == np.bool_:
+        return np.array(not is_max)
+    if dtypes.supports_inf(dtype):
+        return np.array(-np.inf if is_max else np.inf, dtype)
+    info = (dtypes.iinfo if dtypes.issubdtype(dtype, np.integer) else dtypes.finfo)(dtype)
+    return np.array(info.min if is_max else info.max, dtype)
+
+
 @functools.cache
 def _key_data(type_: ir.Type) -> tuple[str, ir.Type, dict[str, ir.Attribute]] | None:
     """The op that makes typed random keys from their words, the type of the words, and the op's

@@ -36,7 +36,7 @@ from jaxmlir.raising.source import (
     sizes_of,
     tensor,
 )
-from jaxmlir.raising.writer import RULES, BodyWriter, Values, renamed, rule
+from jaxmlir.raising.writer import BodyWriter, Values, renamed, rule
 
 
 @rule("constant", "chlo.constant", "arith.constant")
@@ -547,13 +547,10 @@ def ragged_dot(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     )
 
 
-@rule("einsum")
+@rule("einsum", "unary_einsum")
 def einsum(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     equation = attribute(op, "einsum_config")
     return w.traced(lambda *args: jnp.einsum(equation, *args), operands, w.types(op))
-
-
-RULES["stablehlo.unary_einsum"] = einsum
 
 
 @rule("convolution", "dynamic_conv")

@@ -249,21 +249,12 @@ def _ffi_value(attr: ir.Attribute) -> Any:
         return tuple(map(_ffi_value, attr))
     if isinstance(attr, ir.DenseElementsAttr):
         return codec.decode(attr)
-    if type(attr) in _DENSE_ARRAYS:
-        return np.array([*attr], _DENSE_ARRAYS[type(attr)])
+    if element := re.match(r"array<(\w+)", str(attr)):
+        return np.array([*attr], dtype_of(ir.Type.parse(element[1])))
     raise ImportingError(
         f"expected numbers, strings, arrays and dictionaries as attributes of a foreign function, "
         f"got {attr}"
     )
-
-
-_DENSE_ARRAYS = {
-    getattr(ir, f"Dense{name}ArrayAttr"): np.dtype(dtype)
-    for name, dtype in (
-        *(("Bool", bool), ("F32", np.float32), ("F64", np.float64)),
-        *((f"I{bits}", f"int{bits}") for bits in (8, 16, 32, 64)),
-    )
-}
 
 
 @custom("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement")

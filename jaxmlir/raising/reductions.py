@@ -14,7 +14,7 @@ from jax import lax
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import number_of
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import symbol_ref
+from jaxmlir.dialect.builder import identity_of, symbol_ref
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import dtype_of
 from jaxmlir.errors import ImportingError
@@ -40,33 +40,13 @@ from jaxmlir.raising.source import (
 from jaxmlir.raising.writer import BodyWriter, Values, rule
 
 _REDUCTIONS = {"add": "sum", "mul": "prod"}
-# Of numbers and, bit by bit, of integers and booleans.
-_IDENTITIES = {"add": 0, "mul": 1, "and": -1, "or": 0, "xor": 0}
-
-
-@functools.cache
-def identity(how: str, dtype: Any) -> np.ndarray | None:
-    """What a combination leaves every element as it is with, as JAX writes it; of ``second``
-    nothing."""
-    if how in _IDENTITIES:
-        return np.array(_IDENTITIES[how]).astype(dtype)
-    if how not in ("max", "min") or dtypes.issubdtype(dtype, np.complexfloating):
-        return None
-    if dtype == np.bool_:
-        return np.array(how == "min")
-    if dtypes.issubdtype(dtype, np.integer):
-        info = dtypes.iinfo(dtype)
-        return np.array(info.min if how == "max" else info.max, dtype)
-    if not dtypes.supports_inf(dtype):
-        return None
-    return np.array(-np.inf if how == "max" else np.inf, dtype)
 
 
 def is_identity(how: str, value: ir.Value) -> bool:
     """Whether a value is the constant that a combination does nothing with, to the bit."""
     held = number_of(value)
     dtype = dtype_of(value.type.element_type)
-    neutral = None if held is None else identity(how, dtype)
+    neutral = None if held is None else identity_of(how, dtype)
     return neutral is not None and held.tobytes() == neutral.tobytes()
 
 
@@ -123,7 +103,7 @@ def _reduced(
     w: BodyWriter, how: str, array: ir.Value, init: ir.Value, type_: ir.Type, axes: tuple[int, ...]
 ) -> ir.Value | None:
     name = f"reduce_{_REDUCTIONS.get(how, how)}"
-    if identity(how, dtype_of(type_.element_type)) is None:
+    if identity_of(how, dtype_of(type_.element_type)) is None:
         return None
     if is_identity(how, init):
         return w.one(name, [array], type_, axes=axes)

@@ -34,7 +34,16 @@ from jax import lax
 from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.index_maps import IndexingMaps, maps_of
-from jaxmlir.dialect.builder import build, clone, converted, erase, filled, is_constant, reshaped
+from jaxmlir.dialect.builder import (
+    build,
+    clone,
+    converted,
+    erase,
+    filled,
+    identity_of,
+    is_constant,
+    reshaped,
+)
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
@@ -558,29 +567,12 @@ class _CarriedTotal:
 
     def start(self) -> ir.Value:
         """The neutral element of the combination."""
-        return filled(self._carried, _neutral(self._combine, self._dtype))
+        return filled(self._carried, identity_of(self._combine, self._dtype))
 
     def add(self, total: ir.Value, part: ir.Value) -> ir.Value:
         part = converted(part, self._carried)
         name = f"jaxpr.{self._combine}"
         return ir.Operation.create(name, [self._carried], [total, part]).result
-
-
-def _neutral(combine: str, dtype: Any) -> Any:
-    match combine:
-        case "add" | "or" | "xor":
-            return 0
-        case "mul":
-            return 1
-        case "and":
-            return True if dtype == np.bool_ else ~np.zeros((), dtype)
-    if dtypes.issubdtype(dtype, np.floating):
-        # Some float types of eight bits have no infinity.
-        most = np.inf if np.isinf(np.asarray(np.inf, dtype)) else dtypes.finfo(dtype).max
-        return -most if combine == "max" else most
-    if dtype == np.bool_:
-        return combine == "min"
-    return dtypes.iinfo(dtype).min if combine == "max" else dtypes.iinfo(dtype).max
 
 
 # --- moving rows ----------------------------------------------------------------------------------
