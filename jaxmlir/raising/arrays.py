@@ -27,6 +27,7 @@ from jaxmlir.raising.derivatives import (
 from jaxmlir.raising.elementwise import arithmetic_name, type_of_elements
 from jaxmlir.raising.sizes import objects, settled
 from jaxmlir.raising.source import (
+    all_equal,
     attribute,
     defining_op,
     end_of,
@@ -35,7 +36,7 @@ from jaxmlir.raising.source import (
     sizes_of,
     tensor,
 )
-from jaxmlir.raising.writer import RULES, BodyWriter, Values, renamed, rule
+from jaxmlir.raising.writer import BodyWriter, Values, renamed, rule
 
 
 @rule("constant", "chlo.constant", "arith.constant")
@@ -193,14 +194,17 @@ def dynamic_pad(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 # --- gather and scatter ---------------------------------------------------------------------------
 
 
-def _numbers_of(record: Any, numbers: Any, **names: str) -> Any:
-    """JAX's dimension numbers of those of StableHLO.
+def _numbers_of(record: Any, numbers: Any, batching: str, **names: str) -> Any:
+    """JAX's dimension numbers of those of StableHLO, for indices of :func:`_indices_last`.
 
     Args:
       record: JAX's class.
+      batching: the field that lists batch dimensions of the indices.
       names: what StableHLO calls fields, where that is something else.
     """
-    return record(*[tuple(getattr(numbers, names.get(n, n))) for n in record._fields])
+    dims = record(*[tuple(getattr(numbers, names.get(n, n))) for n in record._fields])
+    moved = tuple(d - (d > numbers.index_vector_dim) for d in getattr(dims, batching))
+    return dims._replace(**{batching: moved})
 
 
 def _indices_last(w: BodyWriter, indices: ir.Value, dim: int) -> ir.Value:
@@ -223,7 +227,7 @@ def gather(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
     x, indices, *rest = operands
     sizes = w.known_numbers(rest[0], "slice sizes") if rest else attribute(op, "slice_sizes")
-    dims = _numbers_of(lax.GatherDimensionNumbers, numbers)
+    dims = _numbers_of(lax.GatherDimensionNumbers, numbers, "start_indices_batching_dims")
     limits = [shape_of(x)[d] - sizes[d] for d in dims.start_index_map]
     # In JAX index vectors are along the last dimension.
     is_jaxs = bool(limits) and numbers.index_vector_dim >= len(shape_of(indices)) - 1
@@ -280,7 +284,7 @@ def _filling(w: BodyWriter, op: Any, numbers: Any, limits: Sequence[Any]) -> tup
         if index != op.operands[1] or expected is None or not _is_each(w, bound, expected, index):
             return None
     number = fill.reshape(-1)[0]
-    return (uses[0], number.item()) if all_equal(fill, number) else None
+    return (uses[0], number.item()) if all_equal(fill, number.tobytes()) else None
 
 
 def _is_each(w: BodyWriter, value: ir.Value, wanted: list[Any], index: ir.Value) -> bool:
@@ -298,14 +302,6 @@ def _is_each(w: BodyWriter, value: ir.Value, wanted: list[Any], index: ir.Value)
     if not is_open(index.type):
         held = np.broadcast_to(held, shape_of(index))
     return not held.size % n and bool((held.reshape(-1, n) == objects(wanted, (n,))).all())
-
-
-def all_equal(array: np.ndarray, number: Any) -> bool:
-    """Whether every element of an array has the bits of a number."""
-    if not any(array.strides):
-        # A single broadcast element.
-        array = array.reshape(-1)[:1]
-    return array.tobytes() == np.full_like(array, number).tobytes()
 
 
 def held_by(value: ir.Value) -> np.ndarray | None:
@@ -395,6 +391,7 @@ def _scatter(w: BodyWriter, op: Any, operands: Values, how: str | None, type_: i
     dims = _numbers_of(
         lax.ScatterDimensionNumbers,
         numbers,
+        "scatter_indices_batching_dims",
         scatter_dims_to_operand_dims="scattered_dims_to_operand_dims",
         operand_batching_dims="input_batching_dims",
     )
@@ -550,13 +547,10 @@ def ragged_dot(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     )
 
 
-@rule("einsum")
+@rule("einsum", "unary_einsum")
 def einsum(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     equation = attribute(op, "einsum_config")
     return w.traced(lambda *args: jnp.einsum(equation, *args), operands, w.types(op))
-
-
-RULES["stablehlo.unary_einsum"] = einsum
 
 
 @rule("convolution", "dynamic_conv")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from jaxmlir.analysis.function_view import array_of, node_of
+from jaxmlir.analysis.function_view import number_of
 from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import body_of, ir
 from jaxmlir.raising.idioms import called
@@ -102,10 +102,10 @@ def case(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """An index that is out of bounds chooses the last branch."""
     n = len(op.regions)
     (index,) = operands
-    chosen = _constant(index)
+    chosen = number_of(index)
     if chosen is not None:
         # As in a module for several platforms, once the platform is known.
-        block = op.regions[chosen if 0 <= chosen < n else n - 1].blocks[0]
+        block = op.regions[int(chosen) if 0 <= chosen < n else n - 1].blocks[0]
         return w.inlined(block, w.env)
     if not _in_bounds(index, n):
         last, zero = (w.filled(index.type, value) for value in (n - 1, 0))
@@ -129,13 +129,8 @@ def _in_bounds(index: ir.Value, n: int) -> bool:
         return n > 1 and str(op.operands[0].type.element_type) == "i1"
     if op.name != "jaxpr.clamp":
         return False
-    low, high = (_constant(op.operands[k]) for k in (0, 2))
+    low, high = (number_of(op.operands[k]) for k in (0, 2))
     return low is not None and high is not None and 0 <= low and high < n
-
-
-def _constant(value: ir.Value) -> int | None:
-    number = array_of(node_of(value))
-    return int(number) if number is not None and not number.ndim else None
 
 
 @rule("if")
@@ -239,20 +234,9 @@ def composite(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return _called(w, op, callee, operands, name)
 
 
-# --- tokens and tuples ----------------------------------------------------------------------------
+# --- tokens ---------------------------------------------------------------------------------------
 
 
 @rule("create_token", "after_all")
 def token(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return w.emit("after_all" if operands else "create_token", operands, w.types(op))
-
-
-@rule("tuple")
-def tuple_(w: BodyWriter, op: Any, operands: list[Any]) -> list[Any]:
-    """A tuple is no value of the dialect: its elements are kept until one is asked for."""
-    return [operands]
-
-
-@rule("get_tuple_element")
-def get_tuple_element(w: BodyWriter, op: Any, operands: list[Any]) -> Values:
-    return [operands[0][attribute(op, "index")]]

@@ -27,7 +27,7 @@ shift_right_arithmetic shift_right_logical sign sine:sin sqrt subtract:sub tan t
 """
 _SAME_IN_CHLO = """
 acos acosh asin asinh atan atanh bessel_i1e cosh digamma erf erf_inv erfc lgamma
-next_after:nextafter polygamma sinh square zeta
+next_after:nextafter polygamma sinh square tan zeta
 """
 # Ops on tensors that other compilers' canonicalization mixes into StableHLO.
 _SAME_IN_ARITH = """
@@ -303,7 +303,6 @@ def _by_function(*names: str) -> Any:
 _by_function("chlo.is_inf")(jnp.isinf)
 _by_function("chlo.is_pos_inf")(jnp.isposinf)
 _by_function("chlo.is_neg_inf")(jnp.isneginf)
-_by_function("chlo.tan")(lax.tan)
 
 
 @_by_function("chlo.mulhi")

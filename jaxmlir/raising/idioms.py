@@ -33,11 +33,11 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.codec.types import remember_scope, symbolic_shape
 from jaxmlir.dialect.ir import body_of, captured, functions, ir
 from jaxmlir.dialect.types import aval_of, dtype_of
-from jaxmlir.raising.arrays import all_equal, held_by
+from jaxmlir.raising.arrays import held_by
 from jaxmlir.raising.broadcasts import BROADCASTS
 from jaxmlir.raising.matching import computation, said_by, written_by_jax
 from jaxmlir.raising.sizes import global_constants
-from jaxmlir.raising.source import end_of
+from jaxmlir.raising.source import all_equal, end_of
 from jaxmlir.raising.writer import IDIOMS, BodyWriter, Values, as_written
 
 Ops = str | tuple[Any, ...]
@@ -506,14 +506,13 @@ def _is_number(value: ir.Value, number: np.generic) -> bool:
     if maker is not None and maker.name == "stablehlo.constant":
         return _is_filled(maker.attributes["value"], number.tobytes())
     held = held_by(value)
-    return held is not None and all_equal(held, number)
+    return held is not None and all_equal(held, number.tobytes())
 
 
 @functools.lru_cache(1024)
 def _is_filled(constant: ir.Attribute, number: bytes) -> bool:
     """Whether all elements of a constant have these bits; cached, as ops share constants."""
-    held = codec.decode(constant)
-    return held.tobytes() == number * held.size
+    return all_equal(codec.decode(constant), number)
 
 
 def _taken_for(value: ir.Value) -> list[ir.Value]:

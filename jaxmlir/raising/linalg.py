@@ -19,6 +19,7 @@ import numpy as np
 from jax import lax
 from jaxlib.mlir.dialects import stablehlo
 
+from jaxmlir.dialect import codec
 from jaxmlir.dialect.custom_calls import PYTHON_CALLBACK
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import dtype_of
@@ -233,17 +234,27 @@ def _layouts(op: Any, name: str) -> Any:
 
 
 def _ffi_value(attr: ir.Attribute) -> Any:
-    """An attribute of a foreign function as JAX takes it: numbers keep their bit width."""
-    if isinstance(attr, ir.BoolAttr):
+    """An attribute of a foreign function as JAX takes it: numbers keep their bit width.
+
+    Raises:
+      ImportingError: JAX has no such attribute.
+    """
+    if isinstance(attr, (ir.BoolAttr, ir.StringAttr)):
         return attr.value
     if isinstance(attr, (ir.IntegerAttr, ir.FloatAttr)):
         return dtype_of(attr.type).type(attr.value)
-    if isinstance(attr, ir.StringAttr):
-        return attr.value
     if isinstance(attr, ir.DictAttr):
         return {item.name: _ffi_value(item.attr) for item in attr}
-    value = python_value(attr)
-    return np.array(value) if isinstance(value, tuple) else value
+    if isinstance(attr, ir.ArrayAttr):
+        return tuple(map(_ffi_value, attr))
+    if isinstance(attr, ir.DenseElementsAttr):
+        return codec.decode(attr)
+    if element := re.match(r"array<(\w+)", str(attr)):
+        return np.array([*attr], dtype_of(ir.Type.parse(element[1])))
+    raise ImportingError(
+        f"expected numbers, strings, arrays and dictionaries as attributes of a foreign function, "
+        f"got {attr}"
+    )
 
 
 @custom("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement")
@@ -293,7 +304,7 @@ def _guarded(status: ir.Value, results: set[ir.Value]) -> dict[Any, ir.Value] | 
             if not (_is_of(value, results) and _is_nan(nans)):
                 return None
             selects[user] = value
-        elif user.name == "stablehlo.compare" or user.name in _SPREADING:
+        elif user.name in _SPREADING or attribute(user, "comparison_direction") in ("EQ", "GE"):
             pending += [use.owner.operation for use in user.results[0].uses]
         else:
             return None

@@ -28,6 +28,7 @@ from jaxmlir.raising import (  # noqa: F401 (rules)
 )
 from jaxmlir.raising.lost_rules import remark_lost_rules
 from jaxmlir.raising.source import end_of, is_open, public_functions, raised_type
+from jaxmlir.raising.tuples import flatten_tuples
 from jaxmlir.raising.writer import ModuleRaiser
 
 
@@ -45,6 +46,7 @@ def raise_module(module: ir.Module, of_import: Callable[[Importer], Module]) -> 
         public = public_functions(module)
         if not public:
             raise ImportingError("the module has no public function to call")
+        flatten_tuples(functions(module))
         raising = ModuleRaiser(module, of_import)
         for name in public:
             raising.function(name, public=True)

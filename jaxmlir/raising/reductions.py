@@ -123,7 +123,8 @@ def _arg_reduction(
     positions = arrays[1].owner
     if isinstance(positions, ir.Block) or positions.operation.name != "jaxpr.iota":
         return None
-    if codec.decode(positions.attributes["dimension"]) != axes[0]:
+    length = shape_of(arrays[0])[axes[0]]
+    if codec.decode(positions.attributes["dimension"]) != axes[0] or length == 0:
         return None
     index, value = w.types(op)[::-1]
     start = number_of(inits[1])
@@ -261,10 +262,11 @@ def _cumulative(
     how: str | None,
 ) -> ir.Value | None:
     """The cumulative op, if the window is as long as a dimension and ends or begins at the element.
-    Its derivative is known for products, too."""
+    Its derivative is known for products, too; JAX has none of booleans."""
     shape = shape_of(array)
     ones = (1,) * len(shape)
-    if (not is_open(type_) and sizes_of(type_) != shape) or 0 in shape:
+    is_boolean = str(type_.element_type) == "i1"
+    if is_boolean or (not is_open(type_) and sizes_of(type_) != shape) or 0 in shape:
         return None
     if any(
         tuple(window[k]) != ones for k in ("window_strides", "base_dilation", "window_dilation")
@@ -337,6 +339,8 @@ def _comparison(block: ir.Block) -> str | None:
     """The direction of a region that compares its first argument with its second."""
     compare = _only_compare(block)
     if compare is None or list(compare.operands) != list(block.arguments):
+        return None
+    if attribute(compare, "compare_type") == "TOTALORDER":
         return None
     return attribute(compare, "comparison_direction").lower()
 
@@ -424,6 +428,9 @@ def _sort_by(
     elif total or isinstance(element, ir.ComplexType):
         return None
     if direction == "GT":
+        if isinstance(element, ir.FloatType) and element.width < _MIN_TOTAL:
+            element = ir.F32Type.get()
+            x = w.convert(x, element)
         x = w.like("not" if isinstance(element, ir.IntegerType) else "neg", x)
     elif x == operands[0]:
         return w.emit("sort", operands, types, num_keys=1, **params)

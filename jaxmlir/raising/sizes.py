@@ -104,7 +104,7 @@ _ON_ELEMENTS: dict[str, Callable[..., Any]] = {
     "subtract": operator.sub,
     "multiply": operator.mul,
     "divide": _divided,
-    "remainder": lambda a, b: int(math.fmod(a, b)),
+    "remainder": lambda a, b: a - b * _divided(a, b),
     "maximum": core.max_dim,
     "minimum": core.min_dim,
     "negate": operator.neg,

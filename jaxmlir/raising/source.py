@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from jaxmlir._compat import core
 from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.ir import captured_by, functions, ir, is_private
@@ -104,6 +106,14 @@ def python_value(attr: ir.Attribute) -> Any:
     return str(attr).rstrip(">").rpartition(" ")[2].rpartition("<")[2]
 
 
+def all_equal(array: np.ndarray, number: bytes) -> bool:
+    """Whether every element of an array has the bits of a number."""
+    if not any(array.strides):
+        # A single broadcast element.
+        array = array.reshape(-1)[:1]
+    return array.tobytes() == number * array.size
+
+
 class StandInOp(NamedTuple):
     """An op that its rule writes as another one: of tensors, or of another name."""
 
@@ -163,27 +173,12 @@ def outer_of(blocks: Sequence[ir.Block]) -> RegionCaptures:
     values: dict[ir.Value, None] = {}
     constants: dict[Any, None] = {}
     for value in captured_by(blocks):
-        elements, tuples = _untupled(value)
-        for element in elements:
-            ops = _constant_ops(element)
-            if ops is None:
-                values[element] = None
-            else:
-                constants.update(dict.fromkeys(ops))
-        constants.update(dict.fromkeys(tuples))
+        ops = _constant_ops(value)
+        if ops is None:
+            values[value] = None
+        else:
+            constants.update(dict.fromkeys(ops))
     return RegionCaptures(list(values), list(constants))
-
-
-def _untupled(value: ir.Value) -> tuple[list[ir.Value], list[Any]]:
-    """The elements of a tuple, and the ops that build the tuple; another value itself."""
-    op = value.owner
-    is_tuple = isinstance(value.type, ir.TupleType) and not isinstance(op, ir.Block)
-    if not is_tuple or op.name not in _OF_TUPLES:
-        return [value], []
-    op = op.operation
-    pairs = [_untupled(operand) for operand in op.operands]
-    ops = [op for _, inner in pairs for op in inner]
-    return [v for values, _ in pairs for v in values], [*ops, op]
 
 
 def constants_around(block: ir.Block) -> RegionCaptures:
@@ -196,9 +191,6 @@ def constants_around(block: ir.Block) -> RegionCaptures:
     if outer.values:
         raise ImportingError("expected a region that uses no values from outside")
     return outer
-
-
-_OF_TUPLES = frozenset(("stablehlo.tuple", "stablehlo.get_tuple_element"))
 
 
 def _constant_ops(value: ir.Value) -> list[Any] | None:

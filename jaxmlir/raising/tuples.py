@@ -2,7 +2,7 @@
 
 JAX's lowering makes none. The specification of StableHLO has them as types of arguments and
 results, and modules that were HLO once keep them. An argument becomes one for each element, in
-order, and so does a result. Ops in a function that make or split tuples have no counterpart.
+order, and so does a result. Ops that make or split tuples are dropped.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from jaxmlir.dialect.ir import body_of, inner_ops, ir
+from jaxmlir.raising.source import defining_op
 
 _TUPLE, _ELEMENT = "stablehlo.tuple", "stablehlo.get_tuple_element"
 
@@ -18,16 +19,34 @@ _TUPLE, _ELEMENT = "stablehlo.tuple", "stablehlo.get_tuple_element"
 def flatten_tuples(functions: Mapping[str, Any]) -> None:
     """Makes functions, and ops in them such as calls, take and return elements, not tuples."""
     signatures = [(*op.type.inputs, *op.type.results) for op in functions.values()]
-    if not any(isinstance(t, ir.TupleType) for types in signatures for t in types):
-        return
+    in_signatures = any(isinstance(t, ir.TupleType) for types in signatures for t in types)
     for function in functions.values():
-        for view in list(inner_ops(function)):
-            op = view.operation
-            values = (*op.operands, *op.results)
-            has_tuples = any(isinstance(v.type, ir.TupleType) for v in values)
-            if has_tuples and op.name not in (_TUPLE, _ELEMENT):
-                _flatten_op(op)
-        _flatten_function(function)
+        ops = _ops_in(function)
+        if in_signatures or any(op.name in (_TUPLE, _ELEMENT) for op in ops):
+            for op in ops:
+                values = (*op.operands, *op.results)
+                has_tuples = any(isinstance(v.type, ir.TupleType) for v in values)
+                if has_tuples and op.name not in (_TUPLE, _ELEMENT):
+                    _flatten_op(op)
+            _flatten_function(function)
+            _drop_tuples(_ops_in(function))
+
+
+def _ops_in(function: Any) -> list[ir.Operation]:
+    return [view.operation for view in inner_ops(function)]
+
+
+def _drop_tuples(ops: Iterable[ir.Operation]) -> None:
+    """Erases ops that make tuples, and ops that take an element of these."""
+    made = []
+    for op in ops:
+        if op.name == _TUPLE:
+            made.append(op)
+        elif op.name == _ELEMENT and (maker := defining_op(op.operands[0], _TUPLE)) is not None:
+            op.result.replace_all_uses_with(maker.operands[op.attributes["index"].value])
+            op.erase()
+    for op in reversed(made):
+        op.erase()
 
 
 def _flatten_op(op: ir.Operation) -> None:

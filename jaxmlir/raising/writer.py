@@ -45,6 +45,7 @@ from jaxmlir.raising.broadcasts import Broadcasts
 from jaxmlir.raising.source import (
     STATIC,
     RegionCaptures,
+    all_equal,
     attribute,
     constants_around,
     end_of,
@@ -56,7 +57,6 @@ from jaxmlir.raising.source import (
     sizes_of,
     tensor,
 )
-from jaxmlir.raising.tuples import flatten_tuples
 from jaxmlir.support.lazy import memoized
 from jaxmlir.verify.verifier import evaluate
 
@@ -153,7 +153,6 @@ class ModuleRaiser:
         self.of_import = of_import
         self.module = source
         self.source: dict[str, Any] = functions(source)
-        flatten_tuples(self.source)
         self.meshes: dict[str, Any] = {
             op.sym_name.value: op.mesh
             for op in source.body.operations
@@ -670,7 +669,9 @@ class BodyWriter:
     def constant(self, array: np.ndarray) -> ir.Value:
         """Writes a constant array; a large one of equal elements is a broadcast scalar."""
         with self.location:
-            if array.nbytes > INLINE_CONSTANT_BYTES and _is_splat(array):
+            if array.nbytes > INLINE_CONSTANT_BYTES and all_equal(
+                array, array.reshape(-1)[:1].tobytes()
+            ):
                 type_ = tensor(array.shape, element_of(array.dtype))
                 scalar = self.constant(array.reshape(-1)[0].reshape(()))
                 return self.broadcast(scalar, type_)
@@ -774,11 +775,6 @@ def as_written(results: Values, operands: list[ir.Value]) -> WrittenOp | None:
     types = [v.type for v in op.results]
     same = order == list(range(len(operands)))
     return WrittenOp(op.name, types, dict(op.attributes.items()), None if same else order)
-
-
-def _is_splat(array: np.ndarray) -> bool:
-    first = array.reshape(-1)[:1].tobytes()
-    return array.tobytes() == first * array.size
 
 
 def _no_rule(name: str) -> str:

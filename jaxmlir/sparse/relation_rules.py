@@ -463,11 +463,13 @@ def _scatter(leaf: LeafOp, updates: Value) -> ResultPieces | None:
     places = _windows(leaf, indices, numbers.scatter_dims_to_operand_dims, sizes)
     if places is None or numbers.operand_batching_dims:
         return None
+    # An axis of no places overwrites nothing.
+    is_surely_written = leaf.name == "scatter" and all(at_most(1, n) for n in indices.shape[:-1])
     outer = [d for d in range(len(updates.shape)) if d not in windows]
     pieces = list(x.rows or ())
     for place, starts in places:
         spans = list(zip(starts, sizes, x.shape, strict=True))
-        if leaf.name == "scatter" and all(
+        if is_surely_written and all(
             not s.terms and at_most(0, s.constant) and at_most(s.constant + n, have)
             for s, n, have in spans
         ):

@@ -435,7 +435,10 @@ _MOST_READS = 30_000_000
 
 # y[i] = sum_{j <= i} x[j]
 def _cumulative(leaf: LeafOp) -> Sets | None:
-    axis, length = leaf.node.get("axis"), leaf.operands[0].shape[leaf.node.get("axis")]
+    (x,), axis = leaf.operands, leaf.node.get("axis")
+    length = x.shape[axis]
+    if x.size * (length + 1) > 2 * _MOST_READS:
+        return None
     pairs = np.tril_indices(length)
     return _mixed(leaf, 0, axis, *(pairs[::-1] if leaf.node.get("reverse", False) else pairs))
 
@@ -501,25 +504,24 @@ def _numbers_in_windows(
     return np.where(inside, number, -1)
 
 
-def _pooling_windows(
-    leaf: LeafOp, have: tuple[int, ...], want: tuple[int, ...]
-) -> np.ndarray | None:
+def _reads_of_windows(leaf: LeafOp, have: tuple[int, ...], want: tuple[int, ...]) -> Rows | None:
+    """The elements of an array of shape ``have`` in the window of each element of one of shape
+    ``want``; ``None`` if there are too many."""
     sizes = leaf.node.get("window_dimensions")
     if math.prod(want) * math.prod(sizes) > _MOST_READS:
         return None
-    return _numbers_in_windows(leaf, have, want, sizes, ("base_dilation", "window_dilation"))
+    dilations = "base_dilation", "window_dilation"
+    numbers = _numbers_in_windows(leaf, have, want, sizes, dilations).reshape(math.prod(want), -1)
+    inside = np.nonzero(numbers >= 0)
+    return reads(inside[0], numbers[inside], len(numbers), math.prod(have))
 
 
 def _pooling(leaf: LeafOp) -> Sets | None:
     """The rule of window reductions; an initial value must not depend on an input."""
     have, sets = leaf.operands[0].shape, None
-    numbers = _pooling_windows(leaf, have, leaf.shapes[0])
-    if numbers is None or any(leaf.operands[i].shape != have for i in leaf.depending):
+    op = _reads_of_windows(leaf, have, leaf.shapes[0])
+    if op is None or any(leaf.operands[i].shape != have for i in leaf.depending):
         return None
-    numbers = numbers.reshape(math.prod(leaf.shapes[0]), -1)
-    results = np.broadcast_to(np.arange(len(numbers))[:, None], numbers.shape)
-    in_bounds = numbers >= 0
-    op = reads(results[in_bounds], numbers[in_bounds], len(numbers), math.prod(have))
     for i in leaf.depending:
         sets = leaf.columns.union(sets, leaf.columns.through(op, leaf.operands[i].rows))
     return [sets] * len(leaf.shapes)
@@ -528,16 +530,10 @@ def _pooling(leaf: LeafOp) -> Sets | None:
 # y[p(i)] += x[i], for some p(i) in i's window
 def _scattered_windows(leaf: LeafOp) -> Sets | None:
     source = leaf.operands[0]
-    if leaf.depending != [0]:
+    op = _reads_of_windows(leaf, leaf.shapes[0], source.shape)
+    if op is None or leaf.depending != [0]:
         return None
-    numbers = _pooling_windows(leaf, leaf.shapes[0], source.shape)
-    if numbers is None:
-        return None
-    numbers = numbers.reshape(source.size, -1)
-    sources = np.broadcast_to(np.arange(source.size)[:, None], numbers.shape)
-    in_bounds = numbers >= 0
-    op = reads(numbers[in_bounds], sources[in_bounds], math.prod(leaf.shapes[0]), source.size)
-    return [leaf.columns.through(op, source.rows)]
+    return [leaf.columns.through(op.T.tocsr(), source.rows)]
 
 
 # y[n,f,i] = sum_{c,a} x[n,c,i+a] w[f,c,a]

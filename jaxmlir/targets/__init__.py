@@ -44,9 +44,9 @@ class Target:
 
     def __str__(self) -> str:
         """The name, in the form that :func:`target` accepts."""
-        name = f"{self.platform}:{self.kind}" if self.kind else self.platform
         placed = "x".join(map(str, self.topology)) or str(self.devices)
-        return name if placed == "1" else f"{name}:{placed}"
+        name = f"{self.platform}:{self.kind}:{placed}"
+        return name.removesuffix(":1").removesuffix(":")
 
     def on(self, devices: int) -> Target:
         """The target with another number of devices."""
@@ -172,5 +172,5 @@ def _kind(platform: str, device_kind: str) -> str:
         return ""
     words = re.sub(r"\bv(\d) lite\b", r"v\1e", device_kind.lower())
     words = re.sub(r"\btpu v5$", "tpu v5p", words)
-    kinds = [kind for kind in machines(platform) if kind and kind in words]
+    kinds = [kind for kind in machines(platform) if kind in re.split(r"\W+", words)]
     return kinds[0] if kinds else ""

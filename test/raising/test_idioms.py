@@ -158,6 +158,97 @@ def test_a_gather_clamps_and_so_does_its_derivative():
     same(gradient, np.array([1, 0, 2, 3], np.float32))
 
 
+@pytest.mark.parametrize(("dim", "batch"), [(0, 2), (1, 2), (2, 1)])
+def test_index_vectors_may_be_before_a_batch_dimension(dim, batch):
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    indices = np.random.default_rng(0).integers(0, 3, (5, 2, 2)).astype(np.int32)
+    moved = np.moveaxis(indices, -1, dim)
+    type_ = f"tensor<{'x'.join(map(str, moved.shape))}xi32>"
+    program = program_of(
+        f"""%0 = "stablehlo.gather"(%x, %i) {{dimension_numbers = #stablehlo.gather<
+  collapsed_slice_dims = [1, 2], operand_batching_dims = [0],
+  start_indices_batching_dims = [{batch}], start_index_map = [1, 2],
+  index_vector_dim = {dim}>, slice_sizes = array<i64: 1, 1, 1>
+}} : (tensor<2x3x4xf32>, {type_}) -> tensor<5x2xf32>
+%1 = "stablehlo.scatter"(%x, %i, %0) ({{
+ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+  %s = stablehlo.add %a, %b : tensor<f32>
+  stablehlo.return %s : tensor<f32>
+}}) {{scatter_dimension_numbers = #stablehlo.scatter<
+  inserted_window_dims = [1, 2], input_batching_dims = [0],
+  scatter_indices_batching_dims = [{batch}], scatter_dims_to_operand_dims = [1, 2],
+  index_vector_dim = {dim}>
+}} : (tensor<2x3x4xf32>, {type_}, tensor<5x2xf32>) -> tensor<2x3x4xf32>
+return %0, %1 : tensor<5x2xf32>, tensor<2x3x4xf32>""",
+        f"%x: tensor<2x3x4xf32>, %i: {type_}",
+        "(tensor<5x2xf32>, tensor<2x3x4xf32>)",
+    )
+    places = np.arange(2), indices[..., 0], indices[..., 1]
+    sums = x.copy()
+    np.add.at(sums, places, x[places])
+    same(program(x, moved), (x[places], sums))
+
+
+REGIONS = {
+    "total order": (
+        """%z = stablehlo.constant dense<0.0> : tensor<f32>
+%0 = "stablehlo.select_and_scatter"(%x, %s, %z) ({
+ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+  %c = stablehlo.compare LE, %a, %b, TOTALORDER : (tensor<f32>, tensor<f32>) -> tensor<i1>
+  stablehlo.return %c : tensor<i1>
+}, {
+ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+  %c = stablehlo.add %a, %b : tensor<f32>
+  stablehlo.return %c : tensor<f32>
+}) {window_dimensions = array<i64: 2>, window_strides = array<i64: 2>}
+ : (tensor<2xf32>, tensor<1xf32>, tensor<f32>) -> tensor<2xf32>
+return %0 : tensor<2xf32>""",
+        "%x: tensor<2xf32>, %s: tensor<1xf32>",
+        "tensor<2xf32>",
+        (np.float32([0.0, -0.0]), np.float32([3.0])),
+        np.float32([0.0, 3.0]),
+    ),
+    "no sign": (
+        """%0 = "stablehlo.sort"(%x) ({
+ ^bb0(%a: tensor<f8E8M0FNU>, %b: tensor<f8E8M0FNU>):
+  %c = stablehlo.compare GT, %a, %b : (tensor<f8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<i1>
+  stablehlo.return %c : tensor<i1>
+}) {dimension = 0 : i64} : (tensor<3xf8E8M0FNU>) -> tensor<3xf8E8M0FNU>
+return %0 : tensor<3xf8E8M0FNU>""",
+        "%x: tensor<3xf8E8M0FNU>",
+        "tensor<3xf8E8M0FNU>",
+        (jnp.array([1.0, 4.0, 0.5], jnp.float8_e8m0fnu),),
+        jnp.array([4.0, 1.0, 0.5], jnp.float8_e8m0fnu),
+    ),
+    "running maximum of booleans": (
+        """%z = stablehlo.constant dense<false> : tensor<i1>
+%0 = "stablehlo.reduce_window"(%x, %z) ({
+ ^bb0(%a: tensor<i1>, %b: tensor<i1>):
+  %c = stablehlo.maximum %a, %b : tensor<i1>
+  stablehlo.return %c : tensor<i1>
+}) {window_dimensions = array<i64: 3>, padding = dense<[[2, 0]]> : tensor<1x2xi64>}
+ : (tensor<3xi1>, tensor<i1>) -> tensor<3xi1>
+return %0 : tensor<3xi1>""",
+        "%x: tensor<3xi1>",
+        "tensor<3xi1>",
+        (np.array([False, True, False]),),
+        np.array([False, True, True]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REGIONS)
+def test_regions_that_are_none_of_an_op_of_jax(name):
+    body, arguments, results, args, expected = REGIONS[name]
+    same(program_of(body, arguments, results)(*args), expected)
+
+
+def test_the_maximum_of_no_elements():
+    empty = lowered(lambda x: lax.argmax(x, 1, np.int32), X).operation.get_asm()
+    program = jaxmlir.from_stablehlo(empty.replace("3x4x", "3x0x"))
+    same(program(X[:, :0]), np.zeros(3, np.int32))
+
+
 def test_a_mask_that_mixes_the_indices_of_a_gather_is_none_of_its_own():
     dims = lax.GatherDimensionNumbers((), (0, 1), (0, 1))
 

@@ -265,13 +265,16 @@ def test_a_function_that_calls_itself_is_refused():
 
 def test_an_unknown_custom_call_is_raised_and_has_no_derivative():
     program = program_of(
-        "%0 = stablehlo.custom_call @my_kernel(%x) {api_version = 4 : i32, mhlo.backend_config = "
-        "{n = 3 : i64}} : (tensor<4xf32>) -> tensor<4xf32>\nreturn %0 : tensor<4xf32>",
+        "%t = stablehlo.custom_call @my_kernel(%x) {api_version = 4 : i32, mhlo.backend_config = "
+        '{n = 3 : i64, sizes = array<i32: 1, 2>, names = ["a"]}} : '
+        "(tensor<4xf32>) -> tuple<tensor<4xf32>>\n%0 = stablehlo.get_tuple_element %t[0] : "
+        "(tuple<tensor<4xf32>>) -> tensor<4xf32>\nreturn %0 : tensor<4xf32>",
         "%x: tensor<4xf32>",
         "tensor<4xf32>",
     )
     assert "custom_call @my_kernel" in program.lower().as_text()
-    assert "n = 3" in program.lower().as_text()
+    said = 'n = 3 : i64, names = ["a"], sizes = dense<[1, 2]> : tensor<2xi32>'
+    assert said in program.lower().as_text()
     with pytest.raises(DiagnosticError, match="ffi_call"):
         program.jvp()((X[0],), (X[0],))
 

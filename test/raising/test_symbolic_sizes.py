@@ -356,11 +356,15 @@ def test_a_size_that_is_asserted_to_be_two_others_is_one_of_them_and_an_error():
 
 
 def test_floor_division_is_known_by_its_ops():
-    """Division that rounds towards zero is no floor division if the sign is unknown."""
+    """Division that rounds towards zero is no floor division if the sign is unknown; the remainder
+    of large numbers is exact."""
     text = """
         func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
           %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
-          %three = stablehlo.constant dense<3> : tensor<i32>
+          %large = stablehlo.constant dense<4611686018427387907> : tensor<i64>
+          %four = stablehlo.constant dense<4> : tensor<i64>
+          %rest = stablehlo.remainder %large, %four : tensor<i64>
+          %three = stablehlo.convert %rest : (tensor<i64>) -> tensor<i32>
           %two = stablehlo.constant dense<2> : tensor<i32>
           %less = stablehlo.OP %n, %three : tensor<i32>
           %half = stablehlo.divide %less, %two : tensor<i32>

@@ -332,6 +332,8 @@ def test_a_dense_pattern_says_why():
 
     with pytest.raises(PatternTooDense, match=r"test_sparsity.py:\d+.*reduce_sum.*1,000,000"):
         pattern_of(centred, jax.ShapeDtypeStruct((1_000_000,), np.float32))
+    with pytest.raises(PatternTooDense, match="cumsum"):
+        pattern_of(jnp.cumsum, jax.ShapeDtypeStruct((100_000,), np.float32))
     x = jnp.arange(40.0)
     said = r"takes 40 JVPs.*\n.*'jaxpr.reduce_sum' op of the derivative"
     with pytest.warns(UserWarning, match=said) as caught:

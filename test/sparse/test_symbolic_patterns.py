@@ -84,6 +84,7 @@ CASES = {
     "scan": (running, (N,), 2, False),
     "loop": (lambda u: lax.fori_loop(0, u.size, lambda i, c: star(c), u), (N,), None, True),
     "solve": (lambda u: jnp.linalg.solve(jnp.diag(u), u), (N,), None, True),
+    "unwritten": (lambda u: u.at[jnp.zeros(u.size - 4, int)].set(0.0), (N,), 1, True),
     "truth": (
         lambda u: u[jnp.where((0 * jnp.arange(u.size) - 1).astype(bool), 1, 0)],
         (N,),
