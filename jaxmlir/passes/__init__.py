@@ -108,6 +108,7 @@ BUILTIN_PASSES = (
     ("jaxpr-verify", "jaxmlir.verify.verifier:Verify"),
     ("jaxpr-vjp", "jaxmlir.transforms.vjp:Vjp"),
     ("jaxpr-vmap", "jaxmlir.transforms.vmap:Vmap"),
+    ("jaxpr-zero-sums", "jaxmlir.optimize.algebra.zero_sums:ZeroSums"),
 )
 """Name and ``module:Class`` of every pass of jaxmlir, imported when the pass is used."""
 

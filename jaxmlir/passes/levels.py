@@ -32,6 +32,8 @@ STRUCTURE = (
     "jaxpr-fuse-scans",
     "jaxpr-slp-vectorize",
     "jaxpr-vectorize-blocks",
+    # Sums become products next.
+    "jaxpr-zero-sums",
     "jaxpr-reassociate",
     "jaxpr-gather-dot",
     # Hoists what the rewritten products compute from loop invariants.
@@ -146,6 +148,7 @@ NEEDED_OPS: dict[str, Set[str]] = {
         f"jaxpr.reduce_{name}" for name in ("and", "max", "min", "or", "prod", "sum", "xor")
     },
     "jaxpr-unroll-scans": _SCANS,
+    "jaxpr-zero-sums": {"jaxpr.reduce_sum"},
 }
 """By pass, ops that it needs: it leaves functions without any of them alone, and reads them here.
 
