@@ -129,7 +129,9 @@ NEEDED_OPS: dict[str, Set[str]] = {
         *("jaxpr.dynamic_slice", "jaxpr.dynamic_update_slice", "jaxpr.eq", "jaxpr.gather"),
         *("jaxpr.pad", "jaxpr.scatter_add", "jaxpr.slice", "jaxpr.split"),
     },
-    "jaxpr-hoist-slices": {"jaxpr.dynamic_slice", "jaxpr.gather", "jaxpr.slice"},
+    "jaxpr-hoist-slices": {
+        *("jaxpr.dynamic_slice", "jaxpr.gather", "jaxpr.slice", "jaxpr.split", "jaxpr.unstack")
+    },
     "jaxpr-inplace-scans": _SCANS,
     "jaxpr-licm": _LOOPS,
     "jaxpr-pad-slices": _MOVES,
