@@ -44,6 +44,7 @@ BUILTIN_PASSES = (
     ("jaxpr-dce", "jaxmlir.optimize.simplify.dce:Dce"),
     ("jaxpr-dedupe-functions", "jaxmlir.rewriting.dedupe:DedupeFunctions"),
     ("jaxpr-discharge-refs", "jaxmlir.transforms.discharge_refs:DischargeRefs"),
+    ("jaxpr-distribute-scans", "jaxmlir.optimize.loops.distribute_scans:DistributeScans"),
     ("jaxpr-dot-to-2d", "jaxmlir.optimize.cpu.dot_to_2d:DotTo2d"),
     ("jaxpr-drop-callbacks", "jaxmlir.optimize.simplify.drop_callbacks:DropCallbacks"),
     ("jaxpr-expand-convolutions", "jaxmlir.optimize.cpu.expand_convolutions:ExpandConvolutions"),

@@ -60,6 +60,7 @@ SHARING = ("jaxpr-outline",)
 
 STORAGE = (
     "jaxpr-tile",
+    "jaxpr-distribute-scans",
     "jaxpr-remat",
     "jaxpr-sink-reductions",
     "jaxpr-inplace-scans",
@@ -106,6 +107,7 @@ _LOOPS = _SCANS | {"jaxpr.while"}
 NEEDED_OPS: dict[str, Set[str]] = {
     "jaxpr-bound-maxima": {"jaxpr.is_finite"},
     "jaxpr-carry-conditions": {"jaxpr.while"},
+    "jaxpr-distribute-scans": _SCANS,
     "jaxpr-dot-to-2d": _PRODUCTS,
     "jaxpr-expand-convolutions": _CONVOLUTIONS,
     "jaxpr-expand-cumlogsumexp": {"jaxpr.cumlogsumexp"},
@@ -160,6 +162,7 @@ For a program without any of them, a pass with its default options is not even i
 COMPILERS: dict[str, tuple[str, ...]] = {
     "jaxpr-bound-maxima": ("tpu",),
     "jaxpr-carry-conditions": ("tpu",),
+    "jaxpr-distribute-scans": ("tpu",),
     "jaxpr-pad-slices": ("tpu",),
     "jaxpr-sum-in-products": ("tpu",),
     "jaxpr-unroll-scans": ("cuda", "rocm"),
