@@ -182,7 +182,7 @@ def _is_plain(node: OpView) -> bool:
 
 
 def _take_joined_apart(rules: Rules) -> bool:
-    """Lets loops take rows of arrays instead of rows of the joined array; returns whether any do."""
+    """Lets loops take the rows of arrays that were joined; returns whether any do."""
     program = rules.program
     graph = analyses_of(program).graph
     bodies = LoopEditor(rules, graph)

@@ -14,12 +14,13 @@ Here ``c`` is any product of values that are the same for all elements of which 
 The sum may run over more dimensions than the mean.
 
 The identity holds for all ``x``, so derivatives of all orders stay as they are; they only lose the
-rounding errors of the zeros.  A NaN of such a term is left out, too, as by ``jaxpr-reassociate``; it
-is one of all values that are computed from ``x - mean(x)``.  Floats of less than four bytes are left
-alone: their means are rounded so much that the deviations do not add up to zero.
+rounding errors of the zeros.  A NaN of such a term is left out, too, as by ``jaxpr-reassociate``.
+Floats of less than four bytes are left alone: their means are rounded so much that the deviations
+do not add up to zero.
 
 Cycles of gradients on a TPU (libtpu 0.0.42), as fractions of those with such terms: three layers
-with batch normalization 0.85.
+with batch normalization 0.85, an LSTM with layer normalization 0.91, networks on points and graphs
+0.97 and 0.98.
 """
 
 from __future__ import annotations
