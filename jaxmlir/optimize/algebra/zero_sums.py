@@ -178,11 +178,13 @@ def _mean_of(mean: ir.Value, dims: Dims, x: ir.Value, of_x: Dims) -> frozenset[i
         dims = _moved(dims, maps.results[0], maps.operands[kept])
         if node.name == _SUM:
             taken = frozenset(node.get("axes"))
+            if node.operands[0] != x:
+                return None
             scale *= math.prod(shape_of(x)[d] for d in taken)
             precision = 4 * float(dtypes.finfo(aval_of(x.type).dtype).eps)
-            is_mean = node.operands[0] == x and math.isclose(scale, 1.0, rel_tol=precision)
             pairs = enumerate(zip(dims, of_x, strict=True))
             is_aligned = all(a == b for d, (a, b) in pairs if d not in taken)
+            is_mean = math.isclose(scale, 1.0, rel_tol=precision)
             return taken if is_mean and is_aligned else None
         if node.name in _PRODUCTS and (number := numbers[1 - kept]):
             scale *= 1 / number if node.name == "jaxpr.div" else number
