@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -50,18 +49,6 @@ class CallGraph:
                     uses += symbols
                     if name in KERNELS:
                         self._of_kernels.update(symbols)
-
-    @functools.cached_property
-    def _lists(self) -> collections.Counter[tuple[str, ...]]:
-        """How many functions have ops of the same names in the same order."""
-        return collections.Counter(map(self._list, self.ops))
-
-    def _list(self, symbol: str) -> tuple[str, ...]:
-        return tuple([name for _, name in self.ops[symbol]])
-
-    def is_single(self, symbol: str) -> bool:
-        """Whether no other function has ops of the same names in the same order."""
-        return self._lists[self._list(symbol)] == 1
 
     def counts(self) -> collections.Counter[str]:
         """How often each symbol is referred to."""

@@ -116,10 +116,6 @@ class TransformedFunctions:
         self._rules = rules
         self.loans: _Loans | None = None
         self._transformed: dict[Any, Any] = {}
-        # Batched functions, to be written again for functions that are alike, and the symbols that
-        # these copies refer to.
-        self.batches: dict[Any, Any] = {}
-        self.copied: SymbolUses = SymbolUses(rules.program)
         self.batched_rules: dict[Any, Any] = {}
         self.given_effects: GivenEffects = GivenEffects(
             functools.partial(self.once, _listed_effects)
@@ -155,11 +151,11 @@ class TransformedFunctions:
 
     def mark(self) -> list[int]:
         """A point to return to, for :meth:`undo`."""
-        return [len(self._transformed), len(self.batched_rules), len(self.batches)]
+        return [len(self._transformed), len(self.batched_rules)]
 
     def undo(self, mark: Sequence[int]) -> None:
         """Forgets what was made since :meth:`mark`."""
-        memos = self._transformed, self.batched_rules, self.batches
+        memos = self._transformed, self.batched_rules
         for memo, count in zip(memos, mark, strict=True):
             while len(memo) > count:
                 memo.popitem()

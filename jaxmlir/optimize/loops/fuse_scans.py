@@ -73,7 +73,6 @@ class FuseScans(Pass):
             if fusion.visit(function):
                 del uses[function.name.value]
         if fusion.changed:
-            uses.update(fusion.rules.functions.copied)
             keep_reachable(program, entries, uses)
         return bool(fusion.changed)
 
