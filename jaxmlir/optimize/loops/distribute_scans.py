@@ -29,14 +29,14 @@ from typing import Any, ClassVar
 from jaxmlir.analysis.call_graph import SCANS, visit_functions
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
-from jaxmlir.analysis.op_counts import is_plain_signature, size
+from jaxmlir.analysis.op_counts import is_plain_signature
 from jaxmlir.dialect.builder import converted, inline
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.errors import count
 from jaxmlir.optimize.loops.scan_editor import LoopEditor, ScanEditor, can_change, loops_of
-from jaxmlir.optimize.memory.price import Prices
+from jaxmlir.optimize.memory.price import Prices, size_of
 from jaxmlir.optimize.vectorize.batchable import can_batch
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.levels import COMPILERS
@@ -77,7 +77,7 @@ def _distribute(prices: Prices, bodies: LoopEditor, op: Any) -> bool:
     left, _ = body.view.backward_slice(body.left(moved))
     saved = sum([prices.at(body.view, i) for i in set(ops).difference(left)])
     costs = program.target.costs
-    held = sum(size(body.view.types[v]) for i in ops for v in range(*body.view.results[i]))
+    held = sum(size_of(body.view.types[v]) for i in ops for v in range(*body.view.results[i]))
     if saved < costs.launch or held * scan.length > costs.cached:
         return False
     remark(op, f"computes {count(len(moved), 'stacked result')} after the loop, in a batch")
