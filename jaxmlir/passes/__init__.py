@@ -44,6 +44,7 @@ BUILTIN_PASSES = (
     ("jaxpr-dce", "jaxmlir.optimize.simplify.dce:Dce"),
     ("jaxpr-dedupe-functions", "jaxmlir.rewriting.dedupe:DedupeFunctions"),
     ("jaxpr-discharge-refs", "jaxmlir.transforms.discharge_refs:DischargeRefs"),
+    ("jaxpr-distribute-scans", "jaxmlir.optimize.loops.distribute_scans:DistributeScans"),
     ("jaxpr-dot-to-2d", "jaxmlir.optimize.cpu.dot_to_2d:DotTo2d"),
     ("jaxpr-drop-callbacks", "jaxmlir.optimize.simplify.drop_callbacks:DropCallbacks"),
     ("jaxpr-expand-convolutions", "jaxmlir.optimize.cpu.expand_convolutions:ExpandConvolutions"),
@@ -107,6 +108,7 @@ BUILTIN_PASSES = (
     ("jaxpr-verify", "jaxmlir.verify.verifier:Verify"),
     ("jaxpr-vjp", "jaxmlir.transforms.vjp:Vjp"),
     ("jaxpr-vmap", "jaxmlir.transforms.vmap:Vmap"),
+    ("jaxpr-zero-sums", "jaxmlir.optimize.algebra.zero_sums:ZeroSums"),
 )
 """Name and ``module:Class`` of every pass of jaxmlir, imported when the pass is used."""
 

@@ -32,6 +32,8 @@ STRUCTURE = (
     "jaxpr-fuse-scans",
     "jaxpr-slp-vectorize",
     "jaxpr-vectorize-blocks",
+    # Sums become products next.
+    "jaxpr-zero-sums",
     "jaxpr-reassociate",
     "jaxpr-gather-dot",
     # Hoists what the rewritten products compute from loop invariants.
@@ -54,6 +56,7 @@ SHARING = ("jaxpr-outline",)
 
 STORAGE = (
     "jaxpr-tile",
+    "jaxpr-distribute-scans",
     "jaxpr-remat",
     "jaxpr-sink-reductions",
     "jaxpr-inplace-scans",
@@ -100,6 +103,7 @@ _LOOPS = _SCANS | {"jaxpr.while"}
 NEEDED_OPS: dict[str, Set[str]] = {
     "jaxpr-bound-maxima": {"jaxpr.is_finite"},
     "jaxpr-carry-conditions": {"jaxpr.while"},
+    "jaxpr-distribute-scans": _SCANS,
     "jaxpr-dot-to-2d": _PRODUCTS,
     "jaxpr-expand-convolutions": _CONVOLUTIONS,
     "jaxpr-expand-cumlogsumexp": {"jaxpr.cumlogsumexp"},
@@ -123,7 +127,9 @@ NEEDED_OPS: dict[str, Set[str]] = {
         *("jaxpr.dynamic_slice", "jaxpr.dynamic_update_slice", "jaxpr.eq", "jaxpr.gather"),
         *("jaxpr.pad", "jaxpr.scatter_add", "jaxpr.slice", "jaxpr.split"),
     },
-    "jaxpr-hoist-slices": {"jaxpr.dynamic_slice", "jaxpr.gather", "jaxpr.slice"},
+    "jaxpr-hoist-slices": {
+        *("jaxpr.dynamic_slice", "jaxpr.gather", "jaxpr.slice", "jaxpr.split", "jaxpr.unstack")
+    },
     "jaxpr-inplace-scans": _SCANS,
     "jaxpr-licm": _LOOPS,
     "jaxpr-pad-slices": _MOVES,
@@ -141,6 +147,7 @@ NEEDED_OPS: dict[str, Set[str]] = {
         f"jaxpr.reduce_{name}" for name in ("and", "max", "min", "or", "prod", "sum", "xor")
     },
     "jaxpr-unroll-scans": _SCANS,
+    "jaxpr-zero-sums": {"jaxpr.reduce_sum"},
 }
 """By pass, ops that it needs: it leaves functions without any of them alone, and reads them here.
 
@@ -150,6 +157,7 @@ For a program without any of them, a pass with its default options is not even i
 COMPILERS: dict[str, tuple[str, ...]] = {
     "jaxpr-bound-maxima": ("tpu",),
     "jaxpr-carry-conditions": ("tpu",),
+    "jaxpr-distribute-scans": ("tpu",),
     "jaxpr-pad-slices": ("tpu",),
     "jaxpr-sum-in-products": ("tpu",),
     "jaxpr-unroll-scans": ("cuda", "rocm"),

@@ -113,6 +113,48 @@ def test_slices_of_a_loop_have_one_cotangent_that_is_put_together():
     np.testing.assert_allclose(split.vmap()(w[None], xs[None])[0], jax.jit(loss)(w, xs), rtol=1e-5)
 
 
+JOINED = {
+    "stack": (lambda x, y: jnp.stack([x, y], 2), lambda row: (row[:, 0], row[::2, 1].sum())),
+    "unstack": (lambda x, y: jnp.stack([x, y, x], 1), lambda row: (row[0] * row[2], row[1].sum())),
+    "parts": (
+        lambda x, y: jnp.concatenate([x, y, y * 2], 1),
+        lambda row: (row[1:5], row[6:12:3].sum() + jnp.split(row, [12, 15])[1].sum()),
+    ),
+}
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("name", JOINED)
+def test_a_loop_takes_rows_of_the_arrays_that_were_joined(name):
+    join, taken = JOINED[name]
+
+    def loss(x, y):
+        def step(h, row):
+            a, b = taken(row)
+            return jnp.tanh(h * a[:4] + b), jnp.sin(h)
+
+        h, ys = lax.scan(step, x[0, :4], join(x, y), reverse=True)
+        return jnp.sum(h) + jnp.sum(ys)
+
+    args = X[:6, :6], X[6:12, :6]
+    before, after = passed("jaxpr-hoist-slices, jaxpr-dce", loss, *args)
+    assert ("stack" in str(before) or "concatenate" in str(before)) and "stack" not in str(after)
+    assert "jaxpr.concatenate" not in str(after)
+    np.testing.assert_allclose(after(*args), loss(*args), rtol=1e-6)
+    np.testing.assert_allclose(after.grad()(*args), jax.grad(loss)(*args), rtol=1e-5, atol=1e-6)
+
+
+def test_rows_that_are_needed_as_a_whole_stay_joined():
+    def across(x, y):
+        """A slice of both arrays; and the iterations themselves are joined."""
+        rows, steps = jnp.concatenate([x, y], 1), jnp.concatenate([x, y])
+        h = lax.scan(lambda h, row: (h + row[4:8], None), x[0, :4], rows)[0]
+        return h + lax.scan(lambda h, row: (h * row[:4], None), h, steps)[0]
+
+    before, after = passed("jaxpr-hoist-slices", across, X[:6, :6], X[6:12, :6])
+    assert str(after) == str(before)
+
+
 def test_what_is_needed_anyway_stays():
     def gates(x):
         return [jnp.tanh(part) for part in jnp.split(x + 1, 4, axis=1)]

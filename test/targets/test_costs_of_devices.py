@@ -108,6 +108,24 @@ def online_softmax(q, k, v):
     return jnp.sum((acc / total[:, None]) ** 2)
 
 
+def test_inner_loops_are_not_run_again_on_a_tpu():
+    """Ten steps between observations: each of them starts kernels, however few its elements are."""
+
+    def observed(rates, start):
+        def observe(s, _):
+            s = lax.fori_loop(0, 10, lambda _, s: s + rates * jnp.sin(s) * s[::-1], s)
+            return s, s
+
+        return jnp.sum(lax.scan(observe, start, None, length=8)[1] ** 2)
+
+    args = array(64), array(64)
+    program = jaxmlir.trace(jax.grad(observed))(*args).optimize(1)
+    after = program.run_passes("jaxpr-remat", target="tpu:v5e")
+    # Two pairs of loops, one in the other.
+    assert after.as_text().count('"jaxpr.scan"') == 4
+    np.testing.assert_allclose(after(*args), jax.grad(observed)(*args), rtol=2e-4, atol=1e-5)
+
+
 def test_masks_are_computed_again_rather_than_stored_on_a_tpu():
     """Masks have other tiles than floats, and no kernel stores both."""
     args = array(16, 8), array(12, 4, 8), array(12, 4, 8)

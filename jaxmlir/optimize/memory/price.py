@@ -10,6 +10,7 @@ from math import inf
 from numbers import Real
 from typing import Any
 
+from jaxmlir.analysis.call_graph import SCANS
 from jaxmlir.analysis.cost import calls_of, leaf_cost
 from jaxmlir.analysis.function_view import FunctionView, OpView, ops_of
 from jaxmlir.analysis.op_counts import aval_if_any, elements
@@ -141,7 +142,13 @@ class Prices:
         calls = calls_of(node)
         if not calls or any(call.times is None for call in calls):
             return inf
-        return sum(max(map(self.function, call.symbols)) * call.times for call in calls)
+        price = sum(max(map(self.function, call.symbols)) * call.times for call in calls)
+        if node.name not in SCANS or not self._costs.waits_for_kernels:
+            return price
+        # Elementwise ops are priced as parts of other kernels; a body has at least one of its own.
+        stacks = len(node.op.results) - node.get("num_carry")
+        kernels = self._costs.launch + stacks * self._costs.fused_value
+        return price + calls[0].times * (self._costs.iteration + kernels)
 
     def function(self, symbol: str) -> float:
         """The price of running a function of the program once more."""

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
 
+from jaxmlir.analysis.call_graph import SCANS
 from jaxmlir.analysis.fusion import FUSED, FUSIBLE
 from jaxmlir.analysis.op_counts import elements
 from jaxmlir.dialect.ops import Trait, with_trait
@@ -144,7 +145,7 @@ class FlowNetwork:
 # Ops whose results have the elements of their operand, in another shape.
 _LAID_OUT = with_trait(Trait.VIEW) | {"jaxpr.broadcast_in_dim", "jaxpr.stop_gradient"}
 # Results of these ops are stored by a kernel of their own, which computes nothing else.
-_STORED_ALONE = _LAID_OUT | {"jaxpr.slice", "jaxpr.split"}
+_STORED_ALONE = _LAID_OUT | SCANS | {"jaxpr.slice", "jaxpr.split"}
 # The least price of an op: between equal prices, a value that is there already is read.
 _TIE = 1e-3
 
