@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from jaxmlir.analysis.call_graph import SCANS, visit_functions
+from jaxmlir.analysis.call_graph import SCANS
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_plain_signature
@@ -41,6 +41,7 @@ from jaxmlir.optimize.vectorize.batchable import can_batch
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.levels import COMPILERS
 from jaxmlir.passes.remarks import remark
+from jaxmlir.rewriting.driver import visit_functions
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
