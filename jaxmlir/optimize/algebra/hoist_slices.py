@@ -40,7 +40,7 @@ import numpy as np
 from jax import lax
 
 from jaxmlir._compat import dtypes
-from jaxmlir.analysis.call_graph import SCANS, visit_functions
+from jaxmlir.analysis.call_graph import SCANS
 from jaxmlir.analysis.function_view import OpView, node_of, ops_of
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import elements, is_plain_op
@@ -63,7 +63,7 @@ from jaxmlir.optimize.vectorize.stacking import JOINS
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
-from jaxmlir.rewriting.driver import rewrite_functions
+from jaxmlir.rewriting.driver import rewrite_functions, visit_functions
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.templates import Rules
 
