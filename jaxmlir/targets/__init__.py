@@ -44,9 +44,9 @@ class Target:
 
     def __str__(self) -> str:
         """The name, in the form that :func:`target` accepts."""
-        name = f"{self.platform}:{self.kind}" if self.kind else self.platform
         placed = "x".join(map(str, self.topology)) or str(self.devices)
-        return name if placed == "1" else f"{name}:{placed}"
+        name = f"{self.platform}:{self.kind}" + (f":{placed}" if placed != "1" else "")
+        return name.removesuffix(":")
 
     def on(self, devices: int) -> Target:
         """The target with another number of devices."""
