@@ -93,12 +93,12 @@ def _are_of_terms(body: FunctionView, laws: Mapping[int, Law], terms: ir.Value) 
     return all(
         difference is not None
         and difference.name == "jaxpr.sub"
-        and _stopped(difference.operands[0]) == _stopped(terms)
+        and stopped(difference.operands[0]) == stopped(terms)
         for difference in differences
     )
 
 
-def _stopped(value: ir.Value) -> ir.Value:
+def stopped(value: ir.Value) -> ir.Value:
     """What a ``stop_gradient`` gives, or else the value."""
     node = node_of(value)
     return node.operands[0] if node and node.name == "jaxpr.stop_gradient" else value
