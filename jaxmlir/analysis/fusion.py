@@ -78,6 +78,12 @@ def kept_call() -> ir.Attribute:
     return ir.DictAttr.get({"xla_metadata": codec.encode({"inlineable": "false"})})
 
 
+def is_kept_call(signature: Signature) -> bool:
+    """Whether a signature is that of a call with this ``jaxpr.ctx``."""
+    ctx = signature.named.get("jaxpr.ctx")
+    return ctx is not None and ctx == kept_call()
+
+
 _INLINED = frozenset(
     f"jaxpr.{name}"
     for name in ("closed_call", "custom_jvp_call_jaxpr", "custom_vjp_call_jaxpr", "jit")
@@ -89,7 +95,7 @@ def inlined_calls(body: FunctionView) -> dict[int, str]:
     calls = {}
     for index, name in enumerate(body.names):
         if name in _INLINED:
-            attributes = body.signatures[index].named
-            if "jaxpr.ctx" not in attributes or attributes["jaxpr.ctx"] != kept_call():
-                calls[index] = attributes[CALLEES[name]].value
+            signature = body.signatures[index]
+            if not is_kept_call(signature):
+                calls[index] = signature.named[CALLEES[name]].value
     return calls

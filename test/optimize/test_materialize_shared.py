@@ -536,32 +536,36 @@ STEPS = hypothesis.strategies.lists(
         hypothesis.strategies.sampled_from(["set", "add", "window", "nothing"]),
         hypothesis.strategies.booleans(),  # whether the row that is read is a result as well
         hypothesis.strategies.booleans(),  # whether what is written is computed from it
+        hypothesis.strategies.booleans(),  # whether it is a row of the other array, as it was
     ),
     min_size=1,
     max_size=4,
 )
+SWAP = (0, 0, "set", False, True, True)
 
 
 @random_programs.budget
+@hypothesis.example(steps=[SWAP, SWAP])
 @hypothesis.given(steps=STEPS)
 def test_random_loops_that_write_in_place(steps):
     def f(x, start):
-        def body(y, i):
-            total = jnp.zeros(4)
-            for read, write, how, is_result, is_source in steps:
-                row = y[start + i + read]
+        def body(begun, i):
+            total, arrays = jnp.zeros(4), [*begun]
+            for k, (read, write, how, is_result, is_source, crosses) in enumerate(steps):
+                to = k % 2 if crosses else 0
+                row = (begun[1 - to] if crosses else arrays[0])[start + i + read]
                 new = jnp.sin(row) if is_source else jnp.cos(total)
                 place = start + i + write
                 if how == "window":
-                    y = lax.dynamic_update_slice(y, new[None], (place, 0))
+                    arrays[to] = lax.dynamic_update_slice(arrays[to], new[None], (place, 0))
                 elif how != "nothing":
-                    y = getattr(y.at[place], how)(new)
+                    arrays[to] = getattr(arrays[to].at[place], how)(new)
                 if is_result:
                     total = total + jnp.tanh(row)
-            return y, total
+            return arrays, total
 
-        y, totals = lax.scan(body, x, jnp.arange(5))
-        return jnp.sum(y**2) + jnp.sum(totals)
+        (y, z), totals = lax.scan(body, [x, x[::-1]], jnp.arange(5))
+        return jnp.sum(y**2) + jnp.sum(z**2) + jnp.sum(totals)
 
     x = np.linspace(-1, 1, 48, dtype=np.float32).reshape(12, 4)
     program = jaxmlir.trace(f)(x, 1)

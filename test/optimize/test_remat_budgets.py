@@ -95,6 +95,20 @@ def test_what_is_not_to_run_twice_runs_once():
     assert len(seen) == len(FEWER_LAYERS[0])
 
 
+def test_a_call_is_no_fence_by_the_name_of_its_function():
+    @jax.jit
+    def fence(x):
+        jax.debug.callback(lambda s: None, x)
+
+    def f(x):
+        fence(x)
+        return jnp.sum(jnp.sin(x))
+
+    program = jaxmlir.trace(f)(LAYERS[1])
+    passes = "jaxpr-checkpoint-segments{min-peak=0},jaxpr-remat{memory-budget=1}"
+    assert 'name = "fence"' in str(program.run_passes(passes))
+
+
 def test_where_results_take_all_memory_nothing_is_run_again():
     """Intermediate values fit into the results' memory, which is allocated from the start."""
 

@@ -76,6 +76,7 @@ def test_every_target_has_a_name(name):
     target = targets.target(name)
     assert str(target) == name
     assert target.devices == 1
+    assert targets.target(str(target.on(2))) == target.on(2)
     assert target.costs.bandwidth is not None or target.is_cpu
     assert hash(target) == hash(targets.target(name))
 

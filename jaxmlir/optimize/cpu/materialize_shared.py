@@ -34,7 +34,7 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.barriers import FencedValue, alone, fences
 from jaxmlir.optimize.cpu.materialize_reduction_inputs import summed_apart
 from jaxmlir.optimize.cpu.materialize_slices import read_in_two_ways
-from jaxmlir.optimize.cpu.order_in_place_updates import loop_bodies, overwritten, read_first
+from jaxmlir.optimize.cpu.order_in_place_updates import loop_bodies, order_reads
 from jaxmlir.optimize.cpu.recomputation import dear_values
 from jaxmlir.optimize.cpu.split_wide_sums import crowded_sums
 from jaxmlir.passes.base import Count, Pass
@@ -62,10 +62,7 @@ class MaterializeShared(Pass):
         count = store(program, alone(together), finders, program.functions)
         bodies = [analyses.body(function) for function in program.functions.values()]
         for symbol in loop_bodies(bodies):
-            body = analyses.body(program.function(symbol))
-            for write in overwritten(body):
-                read_first(body, write, together)
-                count += 1
+            count += order_reads(analyses.body(program.function(symbol)), together)
         if count:
             program.changed()
         return count > 0

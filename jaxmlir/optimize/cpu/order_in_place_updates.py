@@ -22,6 +22,7 @@ from jaxmlir.analysis.op_counts import elements, is_plain_array
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops import Trait, record_of, with_trait
+from jaxmlir.optimize.barriers import JointFence
 from jaxmlir.optimize.loops.scan_editor import LOOPS, body_symbol
 from jaxmlir.passes.remarks import remark
 
@@ -71,23 +72,27 @@ def loop_bodies(bodies: Iterable[FunctionView]) -> dict[str, None]:
     }
 
 
-def overwritten(body: FunctionView) -> list[InPlaceWrite]:
-    """The writes in a loop's body that are to wait for reads, in order."""
-    if WRITES.isdisjoint(body.names):
-        return []
-    in_place = set(range(body.arity))
-    writes = []
-    for index, name in enumerate(body.names):
-        if name not in WRITES:
-            continue
-        array, (result, _) = body.operands[index][0], body.results[index]
-        type_ = body.types[array]
-        if array in in_place and is_plain_array(type_) and elements(type_) >= MIN_ELEMENTS:
-            in_place.add(result)
-            write = _overwritten(body, index)
-            if write is not None:
-                writes.append(write)
-    return writes
+def order_reads(body: FunctionView, together: JointFence) -> int:
+    """Makes the writes in a loop's body wait for reads; returns how many wait."""
+    count = 0
+    writes = [op for op, name in zip(body.ops, body.names, strict=True) if name in WRITES]
+    for op in writes:
+        write = _overwritten(body, body.ops.index(op))
+        if write is not None:
+            _read_first(body, write, together)
+            count += 1
+            # Its fence is now between the values read and ops that later writes may need.
+            body = FunctionView(body.function)
+    return count
+
+
+def _is_in_place(body: FunctionView, array: int) -> bool:
+    """Whether a large array is an argument, or an argument after writes."""
+    if not is_plain_array(body.types[array]) or elements(body.types[array]) < MIN_ELEMENTS:
+        return False
+    while (maker := body.makers[array]) is not None and body.names[maker] in WRITES:
+        array = body.operands[maker][0]
+    return maker is None
 
 
 def _overwritten(body: FunctionView, index: int) -> InPlaceWrite | None:
@@ -95,7 +100,7 @@ def _overwritten(body: FunctionView, index: int) -> InPlaceWrite | None:
     users = body.users
     array, *inputs = body.operands[index]
     readers = [k for k in users[array] if k != index]
-    if array in inputs or array in body.outputs:
+    if array in inputs or array in body.outputs or not _is_in_place(body, array):
         return None
     if not all(body.names[k] in READS and array not in body.operands[k][1:] for k in readers):
         return None
@@ -155,14 +160,8 @@ def _reached(
     return reached
 
 
-def read_first(
-    body: FunctionView, each: InPlaceWrite, together: Callable[[list[ir.Value]], list[ir.Value]]
-) -> None:
-    """Makes a write wait for reads.
-
-    Args:
-      together: puts a fence on several values, which are available when all of them are.
-    """
+def _read_first(body: FunctionView, each: InPlaceWrite, together: JointFence) -> None:
+    """Makes a write wait for reads."""
     op = body.ops[each.index]
     remark(op, "ordered after the other reads of the array that it overwrites")
     for k in each.late:

@@ -31,6 +31,7 @@ from jaxmlir.analysis.fusion import (
     INDEXED,
     LIBRARY_REDUCTIONS,
     SLOW,
+    is_kept_call,
     is_stored_if_shared,
 )
 from jaxmlir.analysis.manager import analyses_of
@@ -158,9 +159,9 @@ class MemoryProfile:
 
     def is_identity(self, index: int) -> bool:
         """Whether a step is a fence, whose results are its operands, in the same memory."""
-        name = self.view.names[index]
+        name, signature = self.view.names[index], self.view.signatures[index]
         if name == "jaxpr.jit":
-            return self.view.signatures[index].named["name"].value == "fence"
+            return is_kept_call(signature) and signature.named["name"].value == "fence"
         return name == "jaxpr.optimization_barrier"
 
     def is_counted(self, value: int) -> bool:

@@ -93,7 +93,7 @@ def _are_of_terms(body: FunctionView, laws: Mapping[int, Law], terms: ir.Value) 
     return all(
         difference is not None
         and difference.name == "jaxpr.sub"
-        and _before(difference.operands[0], _STOPPED) == _before(terms, _STOPPED)
+        and stopped(difference.operands[0]) == stopped(terms)
         for difference in differences
     )
 
@@ -110,6 +110,11 @@ def _before(value: ir.Value, names: Set[str], alone: bool = False) -> ir.Value:
             break
         (value,) = others
     return value
+
+
+def stopped(value: ir.Value) -> ir.Value:
+    """What a value is before any ``stop_gradient``."""
+    return _before(value, _STOPPED)
 
 
 def _maximum(select: OpView) -> OpView | None:

@@ -61,6 +61,7 @@ from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.tpu.bound_maxima import stopped
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.levels import COMPILERS
 from jaxmlir.passes.remarks import remark
@@ -189,7 +190,8 @@ class _RowSum(NamedTuple):
 
 
 def _is_softmax(e: ir.Value) -> bool:
-    """Whether a value is the exponential of numbers minus a maximum."""
+    """Whether a value is the exponential of numbers minus their maximum, or that of the finite ones
+    among them, as ``jaxpr-bound-maxima`` writes it."""
     node = node_of(e)
     difference = node_of(node.operands[0]) if node and node.name == "jaxpr.exp" else None
     if difference is None or difference.name != "jaxpr.sub":
@@ -197,7 +199,15 @@ def _is_softmax(e: ir.Value) -> bool:
     maximum = node_of(difference.operands[1])
     while maximum and maximum.name in _OF_MAXIMA:
         maximum = node_of(maximum.operands[-1])
-    return maximum is not None and maximum.name == "jaxpr.reduce_max"
+    if maximum is None or maximum.name != "jaxpr.reduce_max":
+        return False
+    terms, greatest_of = map(stopped, (difference.operands[0], maximum.operands[0]))
+    selection = node_of(greatest_of)
+    if selection is not None and selection.name == "jaxpr.select_n":
+        test = node_of(selection.operands[0])
+        if test is not None and test.name == "jaxpr.is_finite" and test.operands[0] == terms:
+            return selection.operands[-1] == terms
+    return greatest_of == terms
 
 
 def _products(node: OpView) -> Iterator[tuple[OpView, int]]:

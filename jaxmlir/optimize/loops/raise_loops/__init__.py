@@ -49,7 +49,7 @@ from jaxmlir.dialect.ops import Trait, may_have_functions, record_of, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import Diagnostic
 from jaxmlir.optimize.loops.known import MAX_ELEMENTS, KnownIntegers
-from jaxmlir.optimize.loops.raise_loops.accesses import simplify_windows
+from jaxmlir.optimize.loops.raise_loops.accesses import simplify_windows, untyped
 from jaxmlir.optimize.loops.raise_loops.arrays import ArrayRaiser
 from jaxmlir.optimize.loops.raise_loops.counters import (
     LoopContexts,
@@ -484,9 +484,9 @@ def _addend(arg: ir.Value, out: ir.Value) -> ir.Value | None:
     if isinstance(out.owner, ir.Block) or out.owner.name not in _SUMS:
         return None
     first, second = out.owner.operands
-    if _strong(first) == arg:
+    if untyped(first) == arg:
         addend = second
-    elif _strong(second) == arg and out.owner.name != "jaxpr.sub":
+    elif untyped(second) == arg and out.owner.name != "jaxpr.sub":
         addend = first
     else:
         return None
@@ -496,15 +496,6 @@ def _addend(arg: ir.Value, out: ir.Value) -> ir.Value | None:
 
 
 _SUMS = with_trait(Trait.ADDITIVE)
-
-
-def _strong(value: ir.Value) -> ir.Value:
-    """The value before a conversion that only changes whether it is weakly typed."""
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.name != "jaxpr.convert_element_type":
-        return value
-    (operand,) = owner.operands
-    return operand if aval_of(operand.type).dtype == aval_of(value.type).dtype else value
 
 
 def _of_rows(editor: ScanEditor) -> Any:

@@ -301,13 +301,18 @@ def access_of(
     return Access(op, array, tuple(starts), sizes, shape, name == "jaxpr.dynamic_update_slice")
 
 
-def is_retyped(op: Any, name: str) -> bool:
-    """Whether an op only changes whether an array is weakly typed, as JAX does where a carried
-    array began as a Python number."""
+def _is_retyped(op: Any, name: str) -> bool:
+    """Whether an op only changes whether a value is weakly typed, as JAX does where a carried value
+    began as a Python number."""
     if name != "jaxpr.convert_element_type" or "sharding" in op.attributes:
         return False
-    before, after = aval_of(op.operands[0].type), aval_of(op.results[0].type)
-    return before.dtype == after.dtype and len(before.shape) > 0
+    return aval_of(op.operands[0].type).dtype == aval_of(op.results[0].type).dtype
+
+
+def untyped(value: ir.Value) -> ir.Value:
+    """The value before conversions that only change whether it is weakly typed."""
+    op, name = toolbox.definition(value) or (None, "")
+    return untyped(op.operands[0]) if _is_retyped(op, name) else value
 
 
 class ValueUses:
@@ -319,15 +324,7 @@ class ValueUses:
 
     def __init__(self, body: func.FuncOp):
         self._same: dict[ir.Value, ir.Value] = {}
-        self.returned = [self.untyped(v) for v in returned(body)]
-
-    def untyped(self, value: ir.Value) -> ir.Value:
-        """The value before conversions that only change whether it is weakly typed."""
-        op, name = toolbox.definition(value) or (None, "")
-        while is_retyped(op, name):
-            value = op.operands[0]
-            op, name = toolbox.definition(value) or (None, "")
-        return value
+        self.returned = [untyped(v) for v in returned(body)]
 
     def __getitem__(self, value: ir.Value) -> Sequence[tuple[Any, str, list[ir.Value]]]:
         """The users of a value in order, each with its name and operands."""
@@ -335,7 +332,7 @@ class ValueUses:
         while pending:
             for use in pending.pop().uses:
                 op = use.owner.operation
-                if is_retyped(op, op.name):
+                if _is_retyped(op, op.name):
                     same[op.results[0]] = value
                     pending.append(op.results[0])
                 elif op.name != "func.return":
@@ -475,7 +472,7 @@ def simplify_windows(
         if operands[0] not in arrays:
             continue
         if name == "jaxpr.convert_element_type":
-            if is_retyped(op, name):
+            if _is_retyped(op, name):
                 arrays.add(op.results[0])
         elif name == "jaxpr.gather":
             _gather(rules, op, operands, known)

@@ -53,6 +53,7 @@ from jaxmlir.optimize.loops.raise_loops.accesses import (
     access_of,
     chain_of,
     is_written,
+    untyped,
     varies,
 )
 from jaxmlir.optimize.loops.scan_editor import (
@@ -263,7 +264,7 @@ class ArrayRaiser:
             if not is_array(item.arg.type):
                 continue
             uses = uses or ValueUses(self.editor.body)
-            out = uses.untyped(self.editor.out(item))
+            out = untyped(self.editor.out(item))
             if not is_written(out, self.combined):
                 continue
             chain = chain_of(item.arg, out, uses, self.combined)

@@ -576,12 +576,6 @@ def _with_size(type_: ir.Type, dim: int, size: int) -> ir.Type:
     return with_shape(type_, shape)
 
 
-def _build(
-    name: str, operands: Sequence[ir.Value], shape: Sequence[int], **attributes: Any
-) -> ir.Value:
-    return build(name, operands, with_shape(operands[0].type, shape), **attributes)
-
-
 def _starts(tiles: Tiles) -> ir.Value:
     """The number of the first row of each tile."""
     type_ = type_of(core.ShapedArray((tiles.count,), np.dtype(np.int32)))
@@ -591,15 +585,15 @@ def _starts(tiles: Tiles) -> ir.Value:
 
 def _cut(value: ir.Value, dim: int, start: ir.Value | int, size: int) -> ir.Value:
     """``size`` rows along a dimension."""
-    shape = list(aval_of(value.type).shape)
-    shape[dim] = size
-    starts = [start if d == dim else 0 for d in range(len(shape))]
+    type_ = _with_size(value.type, dim, size)
+    shape = aval_of(type_).shape
     if isinstance(start, int):
-        limits = tuple(first + n for first, n in zip(starts, shape, strict=True))
-        return _build("slice", [value], shape, start_indices=tuple(starts), limit_indices=limits)
+        starts = tuple([start if d == dim else 0 for d in range(len(shape))])
+        limits = tuple([first + n for first, n in zip(starts, shape, strict=True)])
+        return build("slice", [value], type_, start_indices=starts, limit_indices=limits)
     zero = filled(start.type, 0)
     indices = [start if d == dim else zero for d in range(len(shape))]
-    return _build("dynamic_slice", [value, *indices], shape, slice_sizes=tuple(shape))
+    return build("dynamic_slice", [value, *indices], type_, slice_sizes=shape)
 
 
 def _together(stacked: Any, *rest: Any, dim: int) -> list[Any]:
