@@ -332,8 +332,11 @@ def test_slices_of_nothing():
 
 def test_row_numbers_are_not_negative():
     def f(x):
-        i, wrapping = jnp.arange(100), lax.iota(np.int8, 200)
-        return i < 0, i >= -3, i < 1, wrapping < 0, x[i % 7], jnp.diag(x)
+        i, wrapping, small = jnp.arange(100), lax.iota(np.int8, 200), lax.iota(np.int8, 9)
+        # Longer than the recursion limit.
+        for _ in range(600):
+            small = small.astype(np.uint8).astype(np.int8)
+        return i < 0, i >= -3, i < 1, wrapping < 0, x[i % 7], jnp.diag(x), small >= 0
 
     x = np.arange(49, dtype=np.float32).reshape(7, 7)
     program = jaxmlir.trace(f)(x)
