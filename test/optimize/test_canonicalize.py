@@ -605,6 +605,18 @@ def test_only_pieces_that_one_op_reads_are_joined_at_once():
     same_bits(program, after, [x])
 
 
+def test_gathers_that_others_read_are_not_written_twice():
+    def f(x, i):
+        rows = x[i[:, None]]
+        return rows[:, 0], rows * 2
+
+    args = np.arange(12, dtype=np.int32).reshape(4, 3), np.array([3, 0, 3])
+    program = jaxmlir.trace(f)(*args)
+    after = program.optimize(1)
+    assert after.as_text().count("jaxpr.gather") == 1
+    same_bits(program, after, args)
+
+
 def test_pieces_of_unknown_sizes_that_add_up():
     def f(x, y):
         return jnp.concatenate([x, y])[1:3]
