@@ -554,8 +554,8 @@ def gather_of_all(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
 
 
 @rewrite(
-    "squeeze(gather(x, i)) = gather(x, i) that collapses what is squeezed, where only this op reads "
-    "the inner one",
+    "squeeze(gather(x, i)) = gather(x, i) that collapses what is squeezed, where only this op "
+    "reads the inner one",
     "squeeze",
 )
 def squeeze_of_gather(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
