@@ -406,15 +406,6 @@ def number_of(
     return first
 
 
-def numbers_rows(node: OpView | None) -> bool:
-    """Whether an op is an iota that numbers the rows of its dimension from 0 without overflow: its
-    type represents all the numbers."""
-    if node is None or node.name != "jaxpr.iota":
-        return False
-    length = node.get("shape")[node.get("dimension")]
-    return type(length) is int and can_count(aval_of(node.op.results[0].type).dtype, length)
-
-
 def can_count(dtype: Any, length: int) -> bool:
     """Whether a type represents each of the ``length`` numbers 0, 1, 2 ..."""
     whole = dtypes.issubdtype(dtype, np.integer)
@@ -431,20 +422,23 @@ def counts_along(value: ir.Value, node_of: Callable[[ir.Value], OpView | None]) 
     Args:
       node_of: the op that gives a value.
     """
-    node = node_of(value)
-    if node is None:
+    node, through = node_of(value), list[OpView]()
+    while node is not None and node.name in _REPEATING:
+        through.append(node)
+        node = node_of(node.operands[0])
+    if node is None or node.name != "jaxpr.iota":
         return None
-    if numbers_rows(node):
-        return node.get("dimension")
-    if node.name not in ("jaxpr.broadcast_in_dim", "jaxpr.convert_element_type"):
-        return None
-    source = node.operands[0]
-    d = counts_along(source, node_of)
-    if d is None:
-        return None
-    have, want = aval_of(source.type), aval_of(value.type)
-    if node.name == "jaxpr.broadcast_in_dim":
-        out_dim = node.get("broadcast_dimensions")[d]
-        return out_dim if have.shape[d] == want.shape[out_dim] else None
-    whole = dtypes.issubdtype(want.dtype, np.integer)
-    return d if whole and can_count(want.dtype, have.shape[d]) else None
+    d = node.get("dimension")
+    length = node.get("shape")[d]
+    for step in (node, *reversed(through)):
+        aval = aval_of(step.op.results[0].type)
+        if step.name == "jaxpr.broadcast_in_dim":
+            d = step.get("broadcast_dimensions")[d]
+        elif step is not node and not dtypes.issubdtype(aval.dtype, np.integer):
+            return None
+        if type(length) is not int or aval.shape[d] != length or not can_count(aval.dtype, length):
+            return None
+    return d
+
+
+_REPEATING = frozenset({"jaxpr.broadcast_in_dim", "jaxpr.convert_element_type"})

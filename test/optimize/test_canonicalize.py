@@ -332,8 +332,11 @@ def test_slices_of_nothing():
 
 def test_row_numbers_are_not_negative():
     def f(x):
-        i, wrapping = jnp.arange(100), lax.iota(np.int8, 200)
-        return i < 0, i >= -3, i < 1, wrapping < 0, x[i % 7], jnp.diag(x)
+        i, wrapping, small = jnp.arange(100), lax.iota(np.int8, 200), lax.iota(np.int8, 9)
+        # Longer than the recursion limit.
+        for _ in range(600):
+            small = small.astype(np.uint8).astype(np.int8)
+        return i < 0, i >= -3, i < 1, wrapping < 0, x[i % 7], jnp.diag(x), small >= 0
 
     x = np.arange(49, dtype=np.float32).reshape(7, 7)
     program = jaxmlir.trace(f)(x)
@@ -600,6 +603,18 @@ def test_only_pieces_that_one_op_reads_are_joined_at_once():
     counts = [len(node.operands) for node in nodes if node.name == "jaxpr.concatenate"]
     assert sorted(counts) == [2] * 10 + [11]
     same_bits(program, after, [x])
+
+
+def test_gathers_that_others_read_are_not_written_twice():
+    def f(x, i):
+        rows = x[i[:, None]]
+        return rows[:, 0], rows * 2
+
+    args = np.arange(12, dtype=np.int32).reshape(4, 3), np.array([3, 0, 3])
+    program = jaxmlir.trace(f)(*args)
+    after = program.optimize(1)
+    assert after.as_text().count("jaxpr.gather") == 1
+    same_bits(program, after, args)
 
 
 def test_pieces_of_unknown_sizes_that_add_up():

@@ -87,6 +87,15 @@ def test_differences_of_data_stay():
     after = program.run_passes("jaxpr-reassociate{min-gain=0}")
     assert str(after) == str(program)
 
+    def total(x, y, shift, w):
+        return jnp.sum((x[:, None] - y + shift) @ w), ((x[:, None] + shift) - y) @ w
+
+    args = *np.full((2, 64), 1e8, np.float32), np.ones(64, np.float32), array(64, 8)
+    for got, want in zip(
+        jaxmlir.trace(total)(*args).optimize(2)(*args), jax.jit(total)(*args), strict=True
+    ):
+        np.testing.assert_allclose(got, want, 1e-5, 1e-3)
+
 
 def test_what_is_asked_of_a_sum_is_not_lost():
     w, thin, x = array(64, 64), array(64, 2), array(4, 64)

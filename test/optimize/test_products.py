@@ -255,6 +255,10 @@ def half(a, b, v):
     return a @ b @ v
 
 
+# A factor that another takes the place of would lose its precision.
+uneven = functools.partial(jnp.matmul, precision=("highest", "default"))
+
+
 @pytest.mark.parametrize(
     "function, args",
     [
@@ -263,6 +267,7 @@ def half(a, b, v):
         (half, (SQUARE.astype(np.float16), SQUARE.astype(np.float16), VECTOR.astype(np.float16))),
         (lambda a, b, v: (a @ b).astype(np.float16) @ v, (SQUARE, SQUARE, VECTOR.astype("f2"))),
         (lambda a, b, v: jnp.matmul(a @ b, v, precision="highest"), (SQUARE, SQUARE, VECTOR)),
+        (lambda a, b, v: uneven(uneven(a, b), v), (SQUARE, SQUARE, VECTOR)),
         (lambda a, b, v: (c := a @ b, c @ v), (SQUARE, SQUARE, VECTOR)),
         (lambda x, y: jnp.sum(x * y), (SQUARE, SQUARE)),
         # A sum over a single row saves no kernel.
@@ -300,6 +305,16 @@ def test_types(dtype):
     np.testing.assert_allclose(
         np.asarray(after(a, v), wide), want, atol=tolerance * np.abs(want).max(), rtol=0
     )
+
+
+@pytest.mark.parametrize(("of_matrix", "of_vector"), [(1e10, 1e-20), (1e-12, 1e20)])
+def test_numbers_that_a_factor_cannot_be_multiplied_by(of_matrix, of_vector):
+    a, v = (np.abs(x) * np.float32(by) for x, by in ((SQUARE, of_matrix), (VECTOR, of_vector)))
+    number = np.float32(1e-25 if of_vector < 1 else 1e25)
+    program = traced(lambda a, v, s: (a @ a @ v) * s, a, v, number)
+    after = program.run_passes("jaxpr-reassociate")
+    assert flops_of(after) < flops_of(program)
+    np.testing.assert_allclose(after(a, v, number), program(a, v, number), 1e-5)
 
 
 def test_types_of_results_stay():

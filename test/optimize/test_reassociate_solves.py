@@ -99,6 +99,16 @@ def test_no_two_ways_take_turns():
     assert len(remarks) == 1
 
 
+def test_factors_keep_their_precision_where_they_change_places():
+    def function(a, b, y):
+        x = jax.scipy.linalg.solve_triangular(a, b, lower=True)
+        return jnp.matmul(y, x.T, precision=("highest", "default"))
+
+    program, (_,) = rewritten(function, A, A, Y)
+    (product,) = [line for line in str(program).splitlines() if "dot_general" in line]
+    assert product.index("DEFAULT") < product.index("HIGHEST")
+
+
 def test_one_factorization_serves_both_systems():
     def function(a, y):
         inverse = jnp.linalg.inv(a)

@@ -200,6 +200,21 @@ def test_one_hot_products_select(name):
     )
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, i, u: jax.nn.one_hot(i, len(x), dtype=x.dtype).T @ u,
+        lambda x, i, u: x.at[i].get(mode="clip").T @ u,
+    ],
+)
+def test_sums_of_rows_are_rounded_once(f):
+    """Added up in bfloat16, a thousand ones would be 256."""
+    args = jnp.ones((8, 64), "bfloat16"), np.arange(8192) % 8, jnp.ones((8192, 256), "bfloat16")
+    _, after = passed("jaxpr-gather-dot", f, *args)
+    assert "jaxpr.scatter_add" in str(after)
+    np.testing.assert_array_equal(*(np.asarray(g(*args), "f4") for g in (after, jax.jit(f))))
+
+
 def test_selections_that_take_longer_to_compile_than_they_save():
     """A gather, and the scatter of its gradient, take as long to compile as a hundred ops."""
     rng = np.random.RandomState(0)

@@ -99,7 +99,9 @@ class LogSumExp(NamedTuple):
         log = jnp.log(self._product(jnp.exp(x - m), jnp.exp(b - r)))
         shift = m + r
         if self.outer:
-            shift = shift + self._total(self.outer, args)
+            outer = self._total(self.outer, args)
+            # An infinite maximum minus itself is NaN, unless it is guarded.
+            shift = shift + (outer if self.guarded else outer + (outer - outer))
         shape = [1 if d in self.axes else size for d, size in enumerate(self.shape)]
         return [jnp.reshape(jnp.broadcast_to(shift + log, shape), self.out)]
 

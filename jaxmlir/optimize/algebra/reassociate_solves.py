@@ -53,6 +53,7 @@ from jaxmlir.dialect.ir import func, ir, is_private
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import count
+from jaxmlir.optimize.algebra.labelled_tensors.kinds import swapped_precision
 from jaxmlir.optimize.algebra.labelled_tensors.reading import FunctionTensors, read
 from jaxmlir.optimize.loops.licm import Licm
 from jaxmlir.optimize.loops.scan_editor import loop_constants
@@ -265,7 +266,7 @@ def _product(
       shape: the shape of the product.
       right: ``"matrix"`` if the right-hand sides are columns, ``"rows"`` if they are rows, empty if
         they are the identity.
-      precision: the precision of products with the right-hand sides.
+      precision: the precision of a product of the right-hand sides and the other factor.
     """
 
     def dot(axis: int, y: Any) -> Any:
@@ -459,6 +460,7 @@ class _Systems:
 
     def _write(self, system: _System, use: _SolutionUse, node: OpView) -> None:
         (old,) = node.op.results
+        precision = node.get("precision")
         right = "" if system.b is None else "rows" if system.as_rows else "matrix"
         product = functools.partial(
             _product,
@@ -466,7 +468,7 @@ class _Systems:
             use=use,
             shape=aval_of(old.type).shape,
             right=right,
-            precision=node.get("precision"),
+            precision=precision if use.first else swapped_precision(precision),
         )
         operands = [node.operands[use.first], *system.matrix]
         if system.b is not None:

@@ -47,6 +47,7 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import build, drop_dead_ops, only_user
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
+from jaxmlir.optimize.algebra.labelled_tensors.kinds import swapped_precision
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import rewrite_ops
@@ -89,7 +90,7 @@ def _replaced(rules: Rules, node: OpView) -> ir.Value | None:
     first, second = reversed(operands) if swaps else operands
     precision = product.get("precision")
     if swaps:
-        precision = _swapped(precision)
+        precision = swapped_precision(precision)
     options = {"precision": precision, "preferred": product.get("preferred_element_type")}
     form = functools.partial(_product, sides=(first.side, second.side), **options)
     return rules.emit(form, [first.value, second.value])[0]
@@ -109,18 +110,6 @@ def _swaps(user: ir.Operation | None, operands: Sequence[_DotOperand]) -> bool:
     shared, rank = len(operands[0].side.batch), len(order)
     second = shared + sum(map(len, operands[0].side.free))
     return list(order) == [*range(shared), *range(second, rank), *range(shared, second)]
-
-
-def _swapped(precision: Any) -> Any:
-    """The precision of a product with its operands in the other order."""
-    if isinstance(precision, lax.DotAlgorithm):
-        return precision._replace(
-            lhs_precision_type=precision.rhs_precision_type,
-            rhs_precision_type=precision.lhs_precision_type,
-            lhs_component_count=precision.rhs_component_count,
-            rhs_component_count=precision.lhs_component_count,
-        )
-    return precision[::-1] if isinstance(precision, tuple) else precision
 
 
 def _flattens(product: OpView, operands: Sequence[_DotOperand]) -> str | None:

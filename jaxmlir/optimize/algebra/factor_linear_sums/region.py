@@ -9,7 +9,9 @@ summed over the expressions at which the walk has arrived.  It starts at the roo
 cotangent 1.  The labels ``o`` of the root's dimensions are never summed over.  A step replaces an
 expression by an operand, whose cotangent is the transpose of the op applied to that of the result.
 A mask may block a NaN or an infinity, and zero times that is not zero.  So the walk passes a mask
-only if it cannot be meant to block a non-finite number (:func:`may_guard`).
+only if it cannot be meant to block a non-finite number (:func:`may_guard`).  The difference of
+close numbers is exact, and that of their products is not.  So the walk passes no sum of several
+terms that are not computed by linear ops.
 """
 
 from __future__ import annotations
@@ -245,7 +247,7 @@ class CotangentWalk:
         expr = place.expr
         if expr in self.stops or expr.kind not in LINEAR or expr.value is None:
             return []
-        if expr.kind == "mask" and may_guard(expr):
+        if expr.kind == "mask" and may_guard(expr) or expr.kind == "add" and _may_cancel(expr):
             return []
         # An expression with other uses, or read by cotangents, stays: nothing is saved beyond it.
         if place.handed < expr.uses or expr in self.read:
@@ -378,6 +380,11 @@ class CotangentWalk:
         if cotangent.expr in self._counted:
             return 0.0
         return price(cotangent.expr, self.costs, self._is_there, self._counted, self.read)
+
+
+def _may_cancel(total: Expr) -> bool:
+    """Whether several terms of a sum are data, not computed by linear ops."""
+    return sum([e.kind not in LINEAR for _, _, _, e in total.terms]) > 1
 
 
 def stops(walk: CotangentWalk) -> set[Expr]:

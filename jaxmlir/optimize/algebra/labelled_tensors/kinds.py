@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from jax import lax
 
 from jaxmlir.analysis.index_maps import MappedOp, maps_of_op
 from jaxmlir.analysis.op_counts import can_be_summed, is_plain_array
@@ -74,6 +75,10 @@ class OpKind:
             return None
         if self.attributes.get("preferred_element_type") not in (None, self.dtype):
             return None
+        precision = self.attributes.get("precision")
+        if precision != swapped_precision(precision):
+            # Factors change places.
+            return None
         name, get = self.name.removeprefix("jaxpr."), self.attributes.get
         return wiring_of(MappedOp(name, get, self.shapes, [self.shape], self.dtype))
 
@@ -82,6 +87,18 @@ class OpKind:
         """The mark of a matrix product, if they are one."""
         is_dot = "dimension_numbers" in self.attributes
         return Dot(self.attributes.get("precision")) if is_dot else None
+
+
+def swapped_precision(precision: Any) -> Any:
+    """The precision of a product with its operands in the other order."""
+    if isinstance(precision, lax.DotAlgorithm):
+        return precision._replace(
+            lhs_precision_type=precision.rhs_precision_type,
+            rhs_precision_type=precision.lhs_precision_type,
+            lhs_component_count=precision.rhs_component_count,
+            rhs_component_count=precision.lhs_component_count,
+        )
+    return precision[::-1] if isinstance(precision, tuple) else precision
 
 
 kind_of = functools.cache(OpKind)

@@ -125,11 +125,14 @@ def _elementwise(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tens
 
 
 # Pattern: (a + b)[i] = a[i] + b[i]
-def _add(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor:
+def _add(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor | None:
     if not kind.is_number:
         return _elementwise(algebra, kind, operands)
     a, b = operands
-    return algebra.add(a, b.times(-1) if kind.name == "jaxpr.sub" else b)
+    total = algebra.add(a, b.times(-1) if kind.name == "jaxpr.sub" else b)
+    in_order = {e for e, _, _ in total.expr.operands} == {a.expr, b.expr}
+    # In another order of the terms, others cancel: (x + y) - x is not (x - x) + y.
+    return total if in_order or total.expr.value is None else None
 
 
 def _mul(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor:

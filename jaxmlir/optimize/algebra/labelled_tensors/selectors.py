@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from jax import lax
 
+from jaxmlir.analysis.op_counts import is_narrow
 from jaxmlir.optimize.algebra.labelled_tensors.expressions import Algebra, Labels, Tensor
 from jaxmlir.optimize.algebra.labelled_tensors.kinds import OpKind, TensorRule
 
@@ -128,8 +129,12 @@ class IndexSelector(RowSelector):
             scatter_dims_to_operand_dims=(0,),
         )
         indices = lax.reshape(operands[0], [*array.shape[:count], 1])
-        zeros = lax.full((rows, *array.shape[count:]), 0, array.dtype)
-        return lax.scatter_add(zeros, indices, array, numbers, **self._flags(selects=False))
+        # XLA rounds after each addition; a product, which this may replace, rounds once.
+        dtype = np.float32 if is_narrow(array.dtype) else array.dtype
+        zeros = lax.full((rows, *array.shape[count:]), 0, dtype)
+        updates = lax.convert_element_type(array, dtype)
+        total = lax.scatter_add(zeros, indices, updates, numbers, **self._flags(selects=False))
+        return lax.convert_element_type(total, array.dtype)
 
 
 @dataclass(frozen=True)

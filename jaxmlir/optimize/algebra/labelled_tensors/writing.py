@@ -24,7 +24,6 @@ from jaxmlir.optimize.algebra.labelled_tensors.expressions import (
     Tensor,
     numbered,
 )
-from jaxmlir.optimize.algebra.labelled_tensors.kinds import SUMS, kind_of
 from jaxmlir.optimize.algebra.labelled_tensors.reading import FunctionTensors
 from jaxmlir.transforms.templates import Rules
 
@@ -54,16 +53,15 @@ def write(
 
 
 def share(rules: Rules, reading: FunctionTensors) -> int:
-    """Replaces matrix products and sums that equal an earlier value up to layout and sign, and sums
-    over no dimension; returns their number."""
+    """Replaces matrix products that equal an earlier value up to layout and sign; returns their
+    number."""
     body, count = reading.body, 0
     for index, name in enumerate(body.names):
-        if name not in SUMS:
+        if name != "jaxpr.dot_general":
             continue
         number, _ = body.results[index]
         expr = reading.tensors[number].expr
-        is_sum = name == "jaxpr.reduce_sum"
-        if expr.value == number or (is_sum and kind_of(body.signatures[index]).attributes["axes"]):
+        if expr.value == number:
             continue
         same = Tensor(expr, numbered(expr.rank))
         recipe, inputs = recipe_of(reading, number, same, lambda _: True)

@@ -245,7 +245,7 @@ class MultiplicationOrder(NamedTuple):
       steps: each multiplies two tensors, or a tensor and a selection, to the next product.
       left: for each number the set of indices that are left once the indices that neither other
         factors nor the result need are summed over.
-      smallest: the number of the tensor with the fewest elements, intermediate ones included.
+      smallest: the number of the product with the fewest elements, the last one of several.
     """
 
     cost: TensorCost
@@ -271,12 +271,13 @@ def best_order(network: Network) -> MultiplicationOrder | None:
     parts = [*search.singles, *reversed(products)]
     numbers = {part.inside: k for k, part in enumerate(parts)}
     steps = [(numbers[a.inside], numbers[b.inside]) for a, b in (p.parts for p in products[::-1])]
-    tensors = (k for k, part in enumerate(parts) if part.selection is None)
+    # A factor times a number may overflow or vanish, where the product times it does not.
+    numbered = range(len(parts) - 1, min(len(search.singles), len(parts) - 1) - 1, -1)
     return MultiplicationOrder(
         whole.cost,
         tuple(steps),
         tuple([part.indices for part in parts]),
-        min(tensors, key=lambda k: network.size(parts[k].indices)),
+        min(numbered, key=lambda k: network.size(parts[k].indices)),
     )
 
 
@@ -378,7 +379,7 @@ class ContractionPlan(NamedTuple):
       network: its factors.
       order: the order.
       values: the tensors, the selectors and the scalars.
-      scalars: ``"mul"`` or ``"div"`` for each scalar; they are applied to the smallest tensor.
+      scalars: ``"mul"`` or ``"div"`` for each scalar; they are applied to the smallest product.
       times: the product of the sizes of summed indices that no factor has.
       sign: the sign of the product.
       exact: the indices of plain sums, which must not be rounded as matrix products may be.

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxmlir.analysis.arithmetic import FLOATS, INTEGERS, functions_of
+from jaxmlir.analysis.moves import select
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import is_used, returned
 from jaxmlir.dialect.ir import ir, symbol_uses
@@ -70,13 +71,7 @@ def fold_select(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     arrays = _constants(r, node)
     if arrays is None:
         return None
-    which, *cases = arrays
-    index = which.astype(np.int64)
-    if index.size and not 0 <= index.min() <= index.max() < len(cases):
-        return None
-    # `np.choose` takes no more than 64 cases.
-    whole = np.broadcast_arrays(index, *cases)
-    return _constant(r, node, np.take_along_axis(np.stack(whole[1:]), whole[0][None], 0)[0], ())
+    return _constant(r, node, *select(*arrays), ())
 
 
 @rewrite(

@@ -553,10 +553,14 @@ def gather_of_all(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     return [r.build("broadcast_in_dim", [x], node.type, attributes)]
 
 
-@rewrite("squeeze(gather(x, i)) = gather(x, i) that collapses what is squeezed", "squeeze")
+@rewrite(
+    "squeeze(gather(x, i)) = gather(x, i) that collapses what is squeezed, where only this op "
+    "reads the inner one",
+    "squeeze",
+)
 def squeeze_of_gather(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     inner = r.producer(node.operands[0], "gather")
-    if inner is None or not is_static(node.operands[0]):
+    if inner is None or not is_static(node.operands[0]) or only_user(node.operands[0]) is None:
         return None
     numbers, gone = inner.get("dimension_numbers"), node.get("dimensions")
     kept = _kept_dims(inner.operands[0], numbers)
