@@ -47,7 +47,6 @@ from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batch_axis, vmap
 
-
 _PRODUCTS = with_trait(Trait.CONTRACTION)
 
 
