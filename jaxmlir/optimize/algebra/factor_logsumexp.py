@@ -158,7 +158,7 @@ class FactorLogsumexp(Pass):
             for op, name in named_ops(function):
                 count += name == "jaxpr.scan" and loops.rewrite(function, op)
         if count:
-            keep_reachable(program, entries, loops.uses)
+            keep_reachable(program, entries)
         return count > 0
 
 
@@ -191,8 +191,7 @@ class _LoopFactoring:
         self._exponential = program.target.costs.transcendental
         # By the body, and the numbers of its constants and carried values.
         self._by_body: dict[tuple[str, int, int], _BodyVersions | None] = {}
-        # The symbol uses of unchanged functions.
-        self.uses = self._graph.uses_in(program)
+        self._changed: set[str] = set()
 
     def rewrite(self, function: func.FuncOp, op: Any) -> bool:
         """Gives a loop in a function a second version, if that pays; returns whether it does."""
@@ -207,7 +206,7 @@ class _LoopFactoring:
         versions = self._by_body[key]
         if versions is None:
             return False
-        self.uses.pop(function.name.value, None)
+        self._changed.add(function.name.value)
         if versions.split is not None:
             report(versions.split, f"{scan.length} times")
         operands = list(op.operands)
@@ -240,7 +239,7 @@ class _LoopFactoring:
         function = self._program.function(symbol)
         if not can_change(function):
             return None
-        is_as_read = symbol in self.uses
+        is_as_read = symbol not in self._changed
         body = analyses_of(self._program).body(function) if is_as_read else FunctionView(function)
         log_sum_exps = worthwhile(self._work, LogSumExpReader(body, num_consts), *self._least)
         saved = self._exponential * sum(f.sum.size for f in log_sum_exps)

@@ -277,7 +277,7 @@ class InplaceScans(Pass):
     def run(self, program: Module) -> bool:
         graph = analyses_of(program).graph
         scans = _Scans(program, graph, self.min_piece)
-        return visit_functions(program, scans.visit, graph, SCANS, scans.uses)
+        return visit_functions(program, scans.visit, graph, SCANS)
 
 
 class _InplaceScan(NamedTuple):
@@ -305,8 +305,6 @@ class _Scans:
         self._bodies = LoopEditor(Rules(program), graph)
         # The results of :meth:`_rows_of` for values of the function: many scans may read a value.
         self._rows: dict[ir.Value, ViewRows | None] = {}
-        # The symbols that each function refers to, for unchanged functions and copies.
-        self.uses = graph.uses_in(program)
 
     def visit(self, function: func.FuncOp) -> bool:
         """Makes the scans of a function read and write in place; whether any was changed."""
@@ -314,7 +312,6 @@ class _Scans:
         changed = any([self._in_place(op) for op, _ in loops_of(function, SCANS)])
         if changed:
             drop_dead_ops(function)
-            self.uses.pop(function.name.value, None)
         return changed
 
     def _in_place(self, op: Any) -> bool:
@@ -344,7 +341,6 @@ class _Scans:
         """Rewrites the op and its body."""
         op = loop.op
         editor = ScanEditor(self._bodies, op, loop.scan)
-        self.uses.pop(editor.body.name.value, None)
         counter = _StepCounter(editor)
         for item, rows in zip(editor.xs, loop.rows, strict=True):
             if rows is not None:

@@ -133,12 +133,8 @@ def _in_loops(
     loops = _LoopRemat(
         Rules(program), Prices(program, price), of_byte, depth, slowdown, compile_time
     )
-    changed = [symbol for symbol in with_loops if loops.rewrite(functions[symbol])]
-    if changed:
-        uses = graph.uses_in(program)
-        for symbol in changed:
-            del uses[symbol]
-        keep_reachable(program, entries, uses)
+    if any([loops.rewrite(functions[symbol]) for symbol in with_loops]):
+        keep_reachable(program, entries)
         return True
     # Nobody uses the bodies that were written on trial.
     tried = functions.keys() - before
