@@ -62,6 +62,7 @@ OTHER_SUMS = {
     "of the transpose": lambda x, g: x - jnp.mean(x, 2)[:, None],
     "of another array": lambda x, g: x - (x**2).mean(-1, keepdims=True),
     "of more dimensions": lambda x, g: x[0] - jnp.sum(x * 0.25, 0),
+    "of a constant": lambda x, g: jnp.ones_like(x) - x * jnp.arange(6.0),
     "of part": lambda x, g: x - x.sum(-1, keepdims=True) / 5,
     "rounded": lambda x, g: (x := x.astype(jnp.bfloat16)) - x.mean(-1, keepdims=True),
     "infinite": lambda x, g: x - x.sum(-1, keepdims=True) * jnp.inf,

@@ -128,18 +128,16 @@ def _adds_up_to_zero(value: ir.Value, summed: frozenset[int]) -> bool:
         node = node_of(scaled)
         if node is None or shape_of(scaled) != shape_of(value) or not is_plain_op(node):
             continue
-        x, *others = node.operands
-        match node.name:
-            case "jaxpr.sub":
+        match node.name, node.operands:
+            case "jaxpr.sub", _:
                 taken = _dims_of_mean(node)
                 if taken and taken <= summed and all(_is_constant(v, taken) for v in factors):
                     return True
-            case "jaxpr.neg":
+            case "jaxpr.neg", [x]:
                 pending.append((x, factors))
-            case "jaxpr.div":
-                pending.append((x, (*factors, *others)))
-            case "jaxpr.mul":
-                (y,) = others
+            case "jaxpr.div", [x, y]:
+                pending.append((x, (*factors, y)))
+            case "jaxpr.mul", [x, y]:
                 pending += [(x, (*factors, y)), (y, (*factors, x))]
     return False
 

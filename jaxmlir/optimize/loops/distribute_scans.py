@@ -14,11 +14,12 @@ iteration.
 A result is computed after the loop if that needs only slices and constants of the loop and what is
 stacked anyway, so the loop stores nothing more.  That is often so in the loops of a gradient: the
 forward loop stacks its states for the backward loop.  The pass runs before ``jaxpr-remat``, which
-keeps what other ops read.  A result stays in the loop if no kernel leaves it: elementwise ops are
-fused into kernels that store something else.  The batch has to fit in the device's fast memory.
+keeps what other ops read.  A result stays in the loop if no product leaves it: elementwise ops and
+sums are fused into kernels that store something else.  The batch has to fit in the device's fast
+memory.
 
 Cycles of a gradient on a TPU (libtpu 0.0.42), as a fraction of those with one loop: two state-space
-layers, 64 steps, 0.6.
+layers, 64 steps, 0.66.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from jaxmlir.analysis.op_counts import is_plain_signature
 from jaxmlir.dialect.builder import converted, inline
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
-from jaxmlir.dialect.ops import may_have_functions
+from jaxmlir.dialect.ops import Trait, may_have_functions, with_trait
 from jaxmlir.errors import count
 from jaxmlir.optimize.loops.scan_editor import LoopEditor, ScanEditor, can_change, loops_of
 from jaxmlir.optimize.memory.price import Prices, size_of
@@ -46,6 +47,8 @@ from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batch_axis, vmap
+
+_PRODUCTS = with_trait(Trait.CONTRACTION)
 
 
 class DistributeScans(Pass):
@@ -66,7 +69,7 @@ class DistributeScans(Pass):
 
 
 def _distribute(prices: Prices, bodies: LoopEditor, op: Any) -> bool:
-    """Moves results behind a loop, if that saves kernels; returns whether it moved any."""
+    """Moves results behind a loop, if products leave it with them; returns whether any do."""
     program, scan = bodies.rules.program, ScanOp.of(op)
     if not PLAIN_SCAN.issuperset(dict(op.attributes.items())):
         return False
@@ -76,10 +79,9 @@ def _distribute(prices: Prices, bodies: LoopEditor, op: Any) -> bool:
     moved = body.movable()
     ops, leaves = body.view.backward_slice([body.ys[i] for i in moved], body.stacked.__contains__)
     left, _ = body.view.backward_slice(body.left(moved))
-    saved = sum([prices.at(body.view, i) for i in set(ops).difference(left)])
-    costs = program.target.costs
+    gone = {body.view.names[i] for i in set(ops).difference(left)}
     held = sum(size_of(body.view.types[v]) for i in ops for v in range(*body.view.results[i]))
-    if saved < costs.launch or held * scan.length > costs.cached:
+    if _PRODUCTS.isdisjoint(gone) or held * scan.length > program.target.costs.cached:
         return False
     remark(op, f"computes {count(len(moved), 'stacked result')} after the loop, in a batch")
     _write(bodies, op, body, moved, ops, sorted(leaves))
