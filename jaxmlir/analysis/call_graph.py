@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import collections
-import functools
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from jaxmlir._compat import core, effects, state_types
 from jaxmlir.analysis.liveness import liveness_of
 from jaxmlir.dialect import codec, ops
-from jaxmlir.dialect.builder import SymbolUses, named_ops, symbols_of
+from jaxmlir.dialect.builder import named_ops, symbols_of
 from jaxmlir.dialect.ir import context, func, ir, is_private
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
@@ -51,28 +50,9 @@ class CallGraph:
                     if name in KERNELS:
                         self._of_kernels.update(symbols)
 
-    @functools.cached_property
-    def _lists(self) -> collections.Counter[tuple[str, ...]]:
-        """How many functions have ops of the same names in the same order."""
-        return collections.Counter(map(self._list, self.ops))
-
-    def _list(self, symbol: str) -> tuple[str, ...]:
-        return tuple([name for _, name in self.ops[symbol]])
-
-    def is_single(self, symbol: str) -> bool:
-        """Whether no other function has ops of the same names in the same order."""
-        return self._lists[self._list(symbol)] == 1
-
     def counts(self) -> collections.Counter[str]:
         """How often each symbol is referred to."""
         return collections.Counter(use for uses in self.uses.values() for use in uses)
-
-    def uses_in(self, program: Module) -> SymbolUses:
-        """The symbols that each function refers to.  A caller that changes a function removes its
-        entry, which is then read again."""
-        all_uses = SymbolUses(program)
-        all_uses.update((symbol, tuple(uses)) for symbol, uses in self.uses.items())
-        return all_uses
 
     def entry_points(self) -> list[str]:
         """The public functions, and those that no other refers to."""

@@ -20,7 +20,7 @@ from jaxmlir.analysis.call_graph import CallGraph
 from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.dialect import locations
-from jaxmlir.dialect.builder import SymbolUses, converted, drop_dead_ops, named_ops, reachable
+from jaxmlir.dialect.builder import converted, drop_dead_ops, named_ops, reachable
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
@@ -136,7 +136,6 @@ def visit_functions(
     visit: Callable[[func.FuncOp], bool],
     graph: CallGraph,
     names: Collection[str],
-    uses: SymbolUses | None = None,
 ) -> bool:
     """Visits the functions that have an op with one of the names, callees before callers, to change
     them in place; returns whether any changed.
@@ -145,7 +144,6 @@ def visit_functions(
 
     Args:
       visit: changes a function and returns whether it did.
-      uses: the symbols that functions refer to after the visits, as far as the caller knows them.
     """
     entries, skipped = graph.entry_points(), graph.kernels()
     changed = [
@@ -154,21 +152,17 @@ def visit_functions(
         if symbol not in skipped and graph.have(symbol, names)
     ]
     if any(changed):
-        keep_reachable(program, entries, uses)
+        keep_reachable(program, entries)
     return any(changed)
 
 
-def keep_reachable(program: Module, entries: Sequence[str], uses: SymbolUses | None = None) -> None:
-    """Erases the functions that no entry point reaches any more, after functions have changed.
-
-    Args:
-      uses: the symbols that functions refer to now, as far as the caller knows them.
-    """
+def keep_reachable(program: Module, entries: Sequence[str]) -> None:
+    """Erases the functions that no entry point reaches any more, after functions have changed."""
     program.changed()
     if not entries:
         return
     functions = program.functions
-    reached = reachable(functions, *entries, uses=uses)
+    reached = reachable(functions, *entries)
     remaining = {}
     for name, op in functions.items():
         if name in reached:
