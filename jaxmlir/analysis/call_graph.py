@@ -115,7 +115,6 @@ class CallGraph:
 
 KERNELS = ops.names(HARDWARE.ops)
 
-
 # Attributes that do not affect how the called function is compiled.
 _PLAIN = frozenset(
     {"jaxpr", "call_jaxpr", "name", "inline", "keep_unused", "donated_invars", "jaxpr.effects"}

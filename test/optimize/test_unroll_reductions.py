@@ -130,7 +130,9 @@ def test_what_the_gradient_of_a_maximum_compares(name):
         return jnp.sum(jnp.max(TO_COMPARE[name](x, y), 0))
 
     program = jaxmlir.trace(jax.grad(total))(x, y)
-    want = program(x, y)
+    # XLA itself may fuse the array into both kernels.
+    with jax.disable_jit():
+        want = jax.grad(total)(x, y)
     for after in (program.optimize(2), jaxmlir.trace(total)(x, y).grad().optimize(2)):
         np.testing.assert_allclose(jax.jit(after)(x, y), want, 1e-4, 1e-5)
 
