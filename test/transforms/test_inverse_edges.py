@@ -322,6 +322,29 @@ def test_a_sort_is_undone_by_elements_that_differ():
     np.testing.assert_array_equal(inverse_of(lexicographic, x)(lexicographic(x)), x)
 
 
+def test_a_sort_is_not_undone_by_elements_that_are_equal():
+    with pytest.raises(TransformError, match="no inverse rule finds operand 0 from operand 1"):
+        jaxmlir.trace(lambda x: lax.sort((x, jnp.zeros(3)), num_keys=1))(jnp.ones(3)).inverse()
+
+
+def test_ops_of_which_only_the_types_of_operands_differ():
+    """What was written for one type is not taken for another."""
+
+    def converted(x):
+        return x.astype(jnp.float32) * 2
+
+    def coupled(x):
+        mask = jnp.asarray([1, 0, 1], x.dtype)
+        return x * mask + (1 - mask) * (x * jnp.exp(x[:1]))
+
+    for function, dtypes in ((converted, "bfloat16 int16"), (coupled, "float32 float16")):
+        for dtype in dtypes.split():
+            x = jnp.asarray([0, 1, 2], dtype)
+            found = inverse_of(function, x)(function(x))
+            assert found.dtype == x.dtype
+            np.testing.assert_allclose(np.float32(found), np.float32(x), rtol=1e-2)
+
+
 def test_pixels_that_are_spread_out():
     kernel = np.float32([[[2], [1]], [[0], [3]]])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -57,10 +57,13 @@ class Sort(InverseRule):
 
     def learn(self, site: Site) -> None:
         before, after = site.known(site.operands), site.known(site.results)
-        witnesses = [i for i, known in enumerate(zip(before, after, strict=True)) if all(known)]
-        if not witnesses:
+        differ = [
+            self._differ(site, i) if all(known) else False
+            for i, known in enumerate(zip(before, after, strict=True))
+        ]
+        if not any(differ):
             return
-        witness = next((i for i in witnesses if self._differs(site, i)), witnesses[0])
+        witness = differ.index(True if True in differ else "maybe")
         dimension = site.params["dimension"]
         for target, result, is_known in zip(site.operands, site.results, before, strict=True):
             if is_known or site.whole(result) is None:
@@ -77,11 +80,12 @@ class Sort(InverseRule):
             (value,) = site.emit("unsorted", unsorted, list(map(site.whole, values)))
             site.tell(target, value)
 
-    def _differs(self, site: Site, i: int) -> bool:
-        """Whether the elements of an operand are known to differ, as those of an iota do."""
+    def _differ(self, site: Site, i: int) -> bool | Literal["maybe"]:
+        """Whether the elements of an operand differ, as those of an iota do; they may if they are
+        known at run time only."""
         array = site.solver.static(site.operands[i])
         if array is None:
-            return False
+            return "maybe"
         in_order = np.sort(array, site.params["dimension"])
         return bool(np.diff(in_order, axis=site.params["dimension"]).all())
 
