@@ -571,6 +571,12 @@ def test_functions_of_the_library_whatever_the_setting(name):
     np.testing.assert_allclose(jaxmlir.trace(f)(x).inverse()(f(x)), x, rtol=1e-6)
 
 
+def test_a_function_of_the_library_is_known_in_a_batch():
+    program = jaxmlir.trace(jax.nn.softplus)(1.0).vmap(axis_size=3)
+    x = np.array([-3.0, 0.5, 2.0], np.float32)
+    np.testing.assert_allclose(program.inverse()(jax.nn.softplus(x)), x, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("f", "parameter"),
     [
