@@ -8,7 +8,7 @@ batched needlessly.  Results move to the requested dimension at the end, once.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 import jax.numpy as jnp
@@ -93,7 +93,7 @@ def vmap(
     symbol: str,
     in_axes: Sequence[int | None],
     axis: Any,
-    out_axes: Sequence[int | None] | Callable[[Dims], Dims] | None = None,
+    out_axes: Sequence[int | None] | None = None,
     *,
     reserved: str | None = None,
     shared: Shared | None = None,
@@ -106,8 +106,7 @@ def vmap(
       in_axes: for each argument its batch dimension, or ``None``.
       axis: from :func:`batch_axis`.
       out_axes: for each result where its batch dimension goes, ``None`` for an unbatched one; by
-        default it stays where the rules leave it.  A function maps the dimensions that the rules
-        leave to the wanted ones.
+        default it stays where the rules leave it.
       reserved: the new function's symbol, if one was reserved for it.
       shared: what a batched result becomes if ``out_axes`` has ``None`` for it: the sum over the
         batch, or the first element.
@@ -249,19 +248,18 @@ def _destinations(
     function: func.FuncOp,
     symbol: str,
     have: Dims,
-    out_axes: Sequence[int | None] | Callable[[Dims], Dims] | None,
+    out_axes: Sequence[int | None] | None,
     shared: Shared | None,
 ) -> Dims:
     """Where each result's batch dimension goes."""
     if out_axes is None:
         return have
-    out_dims = tuple(out_axes(have) if callable(out_axes) else out_axes)
-    for i, (dim, want) in enumerate(zip(have, out_dims, strict=True)):
+    for i, (dim, want) in enumerate(zip(have, out_axes, strict=True)):
         if dim is not None and want is None and shared is None:
             raise at_function(
                 function, f"result {i} of @{symbol} is batched, but out_axes has None for it"
             )
-    return out_dims
+    return tuple(out_axes)
 
 
 def move_all(

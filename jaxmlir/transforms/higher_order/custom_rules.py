@@ -186,12 +186,11 @@ def batch_call(
 ) -> Emitter:
     """A batched call of a function that has rules; the rules are batched too."""
     function = op.attributes["call_jaxpr"].value
-    symbol, own_dims = vmap_of(rules, function, dims, axis)
+    own_dims = batched_results(rules, function, dims, axis)
     operands = dims[attribute(op, "num_consts", 0) :]
     batch = Batch(operands, axis, own_dims)
     attributes, out_dims = with_batched_rules(rules, op, batch, batch_attributes)
-    if out_dims != own_dims:
-        symbol, _ = vmap_of(rules, function, dims, axis, out_dims)
+    symbol, _ = vmap_of(rules, function, dims, axis, out_dims)
     attributes["call_jaxpr"] = symbol_ref(symbol)
     types = list(rules.program.function(symbol).type.results)
     name = op.operation.name
