@@ -161,7 +161,7 @@ def vmap(
         have = tuple([dims[v] for v in body.returned])
         out_dims = _destinations(body.function, symbol, have, out_axes, shared)
         returned = [values[v] for v in body.returned]
-        results = move_all(rules, returned, have, out_dims, axis.size, shared)
+        results = move_all(rules, returned, have, out_dims, axis, shared)
     name = new.finish(results)
     if alike is not None:
         sources = places(new.op, constants)
@@ -267,12 +267,12 @@ def move_all(
     values: Sequence[ir.Value],
     have: Sequence[int | None],
     want: Sequence[int | None],
-    size: int,
+    axis: Any,
     shared: Shared | None = "sum",
 ) -> list[ir.Value]:
     """Moves each value from the batch dimension that it has to the wanted one."""
     pairs = zip(values, have, want, strict=True)
-    return [move(rules, value, old, new, size, shared) for value, old, new in pairs]
+    return [move(rules, value, old, new, axis, shared) for value, old, new in pairs]
 
 
 def move(
@@ -280,7 +280,7 @@ def move(
     value: ir.Value,
     have: int | None,
     want: int | None,
-    size: int,
+    axis: Any,
     shared: Shared | None = "sum",
 ) -> ir.Value:
     """Moves a batch dimension, adds one, or removes it where none is wanted."""
@@ -288,11 +288,11 @@ def move(
         return value
     aval = aval_of(value.type)
     if want is None or type(aval) is not core.ShapedArray or not aval.sharding.mesh.empty:
-        moved = functools.partial(_moved, have=have, want=want, size=size, shared=shared)
+        moved = functools.partial(_moved, have=have, want=want, axis=axis, shared=shared)
         return rules.emit(moved, [value])[0]
     if have is None:
         dim = want + aval.ndim + 1 if want < 0 else want
-        type_ = batched_type(value.type, dim, size)
+        type_ = batched_type(value.type, dim, axis.size)
         dims = tuple(d for d in range(aval.ndim + 1) if d != dim)
         shape = aval_of(type_).shape
         return build("broadcast_in_dim", [value], type_, shape=shape, broadcast_dimensions=dims)
@@ -305,16 +305,12 @@ def move(
 
 
 def _moved(
-    x: Any, *, have: int | None, want: int | None, size: int, shared: Shared | None
+    x: Any, *, have: int | None, want: int | None, axis: Any, shared: Shared | None
 ) -> list[Any]:
     """Moves a batch dimension by JAX's functions, which take care of the sharding."""
     if want is None:
         return [jnp.sum(x, have) if shared == "sum" else lax.index_in_dim(x, 0, have, False)]
-    if have is not None:
-        return [jnp.moveaxis(x, have, want)]
-    dim = want + x.ndim + 1 if want < 0 else want
-    shape = (*x.shape[:dim], size, *x.shape[dim:])
-    return [lax.broadcast_in_dim(x, shape, tuple(d for d in range(len(shape)) if d != dim))]
+    return [batching.matchaxis(axis, have, want, x)]
 
 
 def _spread(x: Any, *, size: int) -> list[Any]:

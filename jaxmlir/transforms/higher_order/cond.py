@@ -257,11 +257,10 @@ def _select(rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
     batched = [0 if t else dim for t, dim in zip(tangible, dims, strict=True)][1:]
     out_dims = (0,) * len(op.results)
     branches = [vmap_of(rules, b, tuple(batched), axis, out_dims)[0] for b in _branches(op)]
-    size = axis.size
 
     def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-        index = move(rules, args[0], dims[0], 0, size)
-        operands = move_all(rules, args[1:], dims[1:], batched, size)
+        index = move(rules, args[0], dims[0], 0, axis)
+        operands = move_all(rules, args[1:], dims[1:], batched, axis)
         outs = []
         for i, branch in enumerate(branches):
             guard = functools.partial(_guarded, branch=i)

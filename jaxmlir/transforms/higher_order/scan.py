@@ -205,7 +205,7 @@ class Scan(HigherOrderRule):
         new = scan.with_body(body, scan.num_consts, scan.num_carry)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            return new.write(rules, move_all(rules, args, dims, want, axis.size))
+            return new.write(rules, move_all(rules, args, dims, want, axis))
 
         return Emitter(out_dims, write)
 
