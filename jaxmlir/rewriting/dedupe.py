@@ -232,7 +232,7 @@ def rename(attr: ir.Attribute, names: Mapping[str, str]) -> ir.Attribute:
 
 def short_name(symbol: str) -> str:
     """A symbol without the numbers that make it unique."""
-    return re.sub(r"(_\d+)+$", "", symbol) if symbol[-1].isdigit() else symbol
+    return re.sub(r"(_\d+)+$", "", symbol) if symbol[-1:].isdigit() else symbol
 
 
 def rename_uses(function: func.FuncOp, names: Mapping[str, str]) -> None:

@@ -290,9 +290,9 @@ class Rules:
         while len(self._own) > num_own:
             self._own.popitem()
         self.functions.undo(memos)
-        others = self.importer.symbols() | self.program.imports.keys()
+        imported = self.importer.symbols()
         for symbol in list(self.program.functions)[functions:]:
-            if symbol not in others:
+            if symbol not in imported:
                 self.program.functions.pop(symbol).operation.erase()
 
     def _template_of(

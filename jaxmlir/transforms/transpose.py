@@ -130,7 +130,8 @@ def transpose_function(
     new = NewFunction(rules, name, arg_types, body.function, detached=detached)
     cotangents = Cotangents(body)
     with new.body():
-        values, dependent = _write_values(body, linear, dict(zip(fixed, new.args, strict=False)))
+        dependent = _dependent(body, linear)
+        values = _write_values(body, dependent, dict(zip(fixed, new.args, strict=False)))
         for v, ct in zip(outs, new.args[len(fixed) :], strict=True):
             # A result that does not depend on linear arguments is constant: no cotangent.
             if dependent[v]:
@@ -146,19 +147,25 @@ def transpose_function(
     return new.op, tuple([ct is not None for ct in in_cts])
 
 
-def _write_values(
-    body: FunctionView, linear: Sequence[bool], arguments: dict[int, ir.Value]
-) -> tuple[list[Any], list[bool]]:
-    """Writes the values that do not depend on linear arguments; tells which ones do."""
-    values: list[Any] = [arguments.get(i) for i in range(len(body.types))]
-    dependent = [*linear, *[False] * (len(values) - body.arity)]
-    for i, operands in enumerate(body.operands):
-        first, last = body.results[i]
+def _dependent(body: FunctionView, linear: Sequence[bool]) -> list[bool]:
+    """Which values depend on linear arguments."""
+    dependent = [*linear, *[False] * (len(body.types) - body.arity)]
+    for operands, (first, last) in zip(body.operands, body.results, strict=True):
         if any([dependent[v] for v in operands]):
             dependent[first:last] = [True] * (last - first)
-        else:
+    return dependent
+
+
+def _write_values(
+    body: FunctionView, dependent: Sequence[bool], arguments: dict[int, ir.Value]
+) -> list[Any]:
+    """Writes the values that do not depend on linear arguments."""
+    values: list[Any] = [arguments.get(i) for i in range(len(body.types))]
+    for i, operands in enumerate(body.operands):
+        if not any([dependent[v] for v in operands]):
+            first, last = body.results[i]
             values[first:last] = copy(body.ops[i], body.names[i], [values[v] for v in operands])
-    return values, dependent
+    return values
 
 
 def _write_transposes(
@@ -192,10 +199,7 @@ def _write_transposes(
 def linear_results(rules: Rules, symbol: str, linear: Sequence[bool]) -> Mask:
     """Which results of ``@symbol`` depend on its linear arguments."""
     body = rules.functions.body(symbol)
-    dependent = [*linear, *[False] * (len(body.types) - body.arity)]
-    for operands, (first, last) in zip(body.operands, body.results, strict=True):
-        if any([dependent[v] for v in operands]):
-            dependent[first:last] = [True] * (last - first)
+    dependent = _dependent(body, linear)
     return tuple([dependent[v] for v in body.returned])
 
 

@@ -8,7 +8,7 @@ batched needlessly.  Results move to the requested dimension at the end, once.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 import jax.numpy as jnp
@@ -93,7 +93,7 @@ def vmap(
     symbol: str,
     in_axes: Sequence[int | None],
     axis: Any,
-    out_axes: Sequence[int | None] | Callable[[Dims], Dims] | None = None,
+    out_axes: Sequence[int | None] | None = None,
     *,
     reserved: str | None = None,
     shared: Shared | None = None,
@@ -105,8 +105,7 @@ def vmap(
       in_axes: for each argument its batch dimension, or ``None``.
       axis: from :func:`batch_axis`.
       out_axes: for each result where its batch dimension goes, ``None`` for an unbatched one; by
-        default it stays where the rules leave it.  A function maps the dimensions that the rules
-        leave to the wanted ones.
+        default it stays where the rules leave it.
       reserved: the new function's symbol, if one was reserved for it.
       shared: what a batched result becomes if ``out_axes`` has ``None`` for it: the sum over the
         batch, or the first element.
@@ -148,7 +147,7 @@ def vmap(
         have = tuple([dims[v] for v in body.returned])
         out_dims = _destinations(body.function, symbol, have, out_axes, shared)
         returned = [values[v] for v in body.returned]
-        results = move_all(rules, returned, have, out_dims, axis.size, shared)
+        results = move_all(rules, returned, have, out_dims, axis, shared)
     return new.finish(results), out_dims
 
 
@@ -231,19 +230,18 @@ def _destinations(
     function: func.FuncOp,
     symbol: str,
     have: Dims,
-    out_axes: Sequence[int | None] | Callable[[Dims], Dims] | None,
+    out_axes: Sequence[int | None] | None,
     shared: Shared | None,
 ) -> Dims:
     """Where each result's batch dimension goes."""
     if out_axes is None:
         return have
-    out_dims = tuple(out_axes(have) if callable(out_axes) else out_axes)
-    for i, (dim, want) in enumerate(zip(have, out_dims, strict=True)):
+    for i, (dim, want) in enumerate(zip(have, out_axes, strict=True)):
         if dim is not None and want is None and shared is None:
             raise at_function(
                 function, f"result {i} of @{symbol} is batched, but out_axes has None for it"
             )
-    return out_dims
+    return tuple(out_axes)
 
 
 def move_all(
@@ -251,12 +249,12 @@ def move_all(
     values: Sequence[ir.Value],
     have: Sequence[int | None],
     want: Sequence[int | None],
-    size: int,
+    axis: Any,
     shared: Shared | None = "sum",
 ) -> list[ir.Value]:
     """Moves each value from the batch dimension that it has to the wanted one."""
     pairs = zip(values, have, want, strict=True)
-    return [move(rules, value, old, new, size, shared) for value, old, new in pairs]
+    return [move(rules, value, old, new, axis, shared) for value, old, new in pairs]
 
 
 def move(
@@ -264,7 +262,7 @@ def move(
     value: ir.Value,
     have: int | None,
     want: int | None,
-    size: int,
+    axis: Any,
     shared: Shared | None = "sum",
 ) -> ir.Value:
     """Moves a batch dimension, adds one, or removes it where none is wanted."""
@@ -272,11 +270,11 @@ def move(
         return value
     aval = aval_of(value.type)
     if want is None or type(aval) is not core.ShapedArray or not aval.sharding.mesh.empty:
-        moved = functools.partial(_moved, have=have, want=want, size=size, shared=shared)
+        moved = functools.partial(_moved, have=have, want=want, axis=axis, shared=shared)
         return rules.emit(moved, [value])[0]
     if have is None:
         dim = want + aval.ndim + 1 if want < 0 else want
-        type_ = batched_type(value.type, dim, size)
+        type_ = batched_type(value.type, dim, axis.size)
         dims = tuple(d for d in range(aval.ndim + 1) if d != dim)
         shape = aval_of(type_).shape
         return build("broadcast_in_dim", [value], type_, shape=shape, broadcast_dimensions=dims)
@@ -289,16 +287,12 @@ def move(
 
 
 def _moved(
-    x: Any, *, have: int | None, want: int | None, size: int, shared: Shared | None
+    x: Any, *, have: int | None, want: int | None, axis: Any, shared: Shared | None
 ) -> list[Any]:
     """Moves a batch dimension by JAX's functions, which take care of the sharding."""
     if want is None:
         return [jnp.sum(x, have) if shared == "sum" else lax.index_in_dim(x, 0, have, False)]
-    if have is not None:
-        return [jnp.moveaxis(x, have, want)]
-    dim = want + x.ndim + 1 if want < 0 else want
-    shape = (*x.shape[:dim], size, *x.shape[dim:])
-    return [lax.broadcast_in_dim(x, shape, tuple(d for d in range(len(shape)) if d != dim))]
+    return [batching.matchaxis(axis, have, want, x)]
 
 
 def _spread(x: Any, *, size: int) -> list[Any]:

@@ -201,6 +201,20 @@ def test_a_batch_is_sharded_over_an_explicit_axis():
         close(found, expected)
 
 
+def test_a_branch_is_chosen_by_the_elements_of_a_sharded_batch():
+    def f(x, y):
+        return lax.cond(x.sum() > 6, jnp.multiply, lambda x, y: y, x, y)
+
+    with jax.set_mesh(jax.make_mesh((2,), ("b",), axis_types=(jax.sharding.AxisType.Explicit,))):
+        xs, y = (
+            jax.device_put(jnp.arange(8.0).reshape(2, 4), P("b")),
+            jax.device_put(2 * jnp.ones(4), P()),
+        )
+        found, expected = (jax.jit(jax.vmap(g, (0, None)))(xs, y) for g in (jaxmlir.jit(f), f))
+        assert found.sharding == expected.sharding
+        close(found, expected)
+
+
 @pytest.mark.compat
 @pytest.mark.parametrize("axis", [0, 1])
 def test_a_batch_of_a_size_to_come_is_sharded_over_an_explicit_axis(axis):

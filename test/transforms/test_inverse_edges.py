@@ -334,10 +334,29 @@ def test_a_sort_is_undone_by_its_keys_or_not_at_all():
     for function in (
         lambda x, keys: permuted(x, keys, is_stable=False),
         lambda x, other: lax.sort((x, other)),
+        lambda x, _: lax.sort((x, jnp.zeros(5)), num_keys=1),
         lambda x, other: lax.sort((other, x, x + other), num_keys=2, is_stable=False),
     ):
         with pytest.raises(TransformError, match="the order before the sort is lost"):
             jaxmlir.trace(function)(x, keys).inverse(known=1)
+
+
+def test_ops_of_which_only_the_types_of_operands_differ():
+    """What was written for one type is not taken for another."""
+
+    def converted(x):
+        return x.astype(jnp.float32) * 2
+
+    def coupled(x):
+        mask = jnp.asarray([1, 0, 1], x.dtype)
+        return x * mask + (1 - mask) * (x * jnp.exp(x[:1]))
+
+    for function, dtypes in ((converted, "bfloat16 int16"), (coupled, "float32 float16")):
+        for dtype in dtypes.split():
+            x = jnp.asarray([0, 1, 2], dtype)
+            found = inverse_of(function, x)(function(x))
+            assert found.dtype == x.dtype
+            np.testing.assert_allclose(np.float32(found), np.float32(x), rtol=1e-2)
 
 
 def test_pixels_that_are_spread_out():
@@ -564,6 +583,12 @@ def test_functions_of_the_library_whatever_the_setting(name):
         inverse = jaxmlir.trace(f)(half).inverse()
         np.testing.assert_allclose(inverse(f(half)), half, rtol=4e-3)
     np.testing.assert_allclose(jaxmlir.trace(f)(x).inverse()(f(x)), x, rtol=1e-6)
+
+
+def test_a_function_of_the_library_is_known_in_a_batch():
+    program = jaxmlir.trace(jax.nn.softplus)(1.0).vmap(axis_size=3)
+    x = np.array([-3.0, 0.5, 2.0], np.float32)
+    np.testing.assert_allclose(program.inverse()(jax.nn.softplus(x)), x, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -448,6 +448,17 @@ def test_vmap_of_collectives():
     check_vmap(f, (ROWS, X), (0, None), axis_name="rows")
 
 
+def test_a_rule_that_is_traced_after_batching_names_the_axis():
+    @jax.custom_vjp
+    def f(x):
+        return jnp.sin(x)
+
+    f.defvjp(lambda x: (f(x), x), lambda x, ct: (lax.psum(ct * x, "rows"),))
+    fwd, bwd = jaxmlir.trace(f)(X).vmap(axis_size=len(ROWS), axis_name="rows").vjp()
+    _, pullback = jax.vjp(jax.vmap(f, axis_name="rows"), ROWS)
+    close(bwd(fwd(ROWS)[1], ROWS), pullback(ROWS))
+
+
 def test_vmap_without_a_size_is_specialised_by_its_arguments():
     batched = jaxmlir.trace(lambda x, y: x * y)(f32(1), X).vmap((0, None))
     for xs in (ROWS[0], ROWS[0, :2]):

@@ -36,7 +36,7 @@ from jaxmlir.transforms.new_function import call
 from jaxmlir.transforms.partial_eval import unknown_results
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import linear_type, transpose_nonzero
-from jaxmlir.transforms.vmap import batched_results, move, move_all, vmap, vmap_of
+from jaxmlir.transforms.vmap import batched_results, move, move_all, vmap_of
 
 
 class Cond(HigherOrderRule):
@@ -90,11 +90,8 @@ class Cond(HigherOrderRule):
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter | None:
         if dims[0] is not None:
             return None if "branches_platforms" in op.attributes else _select(rules, op, dims, axis)
-        per_branch = [vmap(rules, b, dims[1:], axis) for b in _branches(op)]
-        of_results = zip(*(branch_dims for _, branch_dims in per_branch), strict=True)
-        out_dims = tuple(joined(*dims) for dims in of_results)
-        for symbol, branch_dims in per_branch:
-            _move_axes(rules, rules.program.function(symbol), branch_dims, out_dims, axis.size)
+        out_dims = self.batched(rules, op, dims, axis)
+        per_branch = [vmap_of(rules, b, dims[1:], axis, out_dims) for b in _branches(op)]
         return _cond(rules, op, [symbol for symbol, _ in per_branch], out_dims)
 
     def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
@@ -128,15 +125,6 @@ def _give_zeros(branch: func.FuncOp, types: Sequence[ir.Type], own: Mask, wanted
     outs = chosen(filled(returned(branch), own), wanted)
     with before_return(branch), branch.location:
         results = instantiated(outs, chosen(types, wanted))
-    set_results(branch, results)
-
-
-def _move_axes(rules: Rules, branch: func.FuncOp, own: Dims, wanted: Dims, size: int) -> None:
-    """Makes a branch return its results batched like those of other branches."""
-    if own == wanted:
-        return
-    with before_return(branch), branch.location:
-        results = move_all(rules, returned(branch), own, wanted, size)
     set_results(branch, results)
 
 
@@ -269,11 +257,10 @@ def _select(rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
     batched = [0 if t else dim for t, dim in zip(tangible, dims, strict=True)][1:]
     out_dims = (0,) * len(op.results)
     branches = [vmap_of(rules, b, tuple(batched), axis, out_dims)[0] for b in _branches(op)]
-    size = axis.size
 
     def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-        index = move(rules, args[0], dims[0], 0, size)
-        operands = move_all(rules, args[1:], dims[1:], batched, size)
+        index = move(rules, args[0], dims[0], 0, axis)
+        operands = move_all(rules, args[1:], dims[1:], batched, axis)
         outs = []
         for i, branch in enumerate(branches):
             guard = functools.partial(_guarded, branch=i)

@@ -313,22 +313,13 @@ def _batch_rules(
     functions = [rules.program.function(symbol) for symbol in symbols]
     in_dims = [(*dims, *left_out(dims, in_zeros(f, len(dims)))) for f in functions]
     wanted = entry.out_dims
-
-    def joined_with(own: Dims, function: func.FuncOp) -> Dims:
-        of_tangents = filled(own[n:], [not zero for zero in out_zeros(function, n)])
-        return tuple(map(joined, wanted, own[:n], of_tangents))
-
-    if len(symbols) > 1:
-        # The rules have to agree.
-        for symbol, function, rule_dims in zip(symbols, functions, in_dims, strict=True):
-            wanted = joined_with(batched_results(rules, symbol, rule_dims, axis), function)
+    # The rules have to agree.
     for symbol, function, rule_dims in zip(symbols, functions, in_dims, strict=True):
-
-        def out_axes(out_dims: Dims, function: func.FuncOp = function) -> Dims:
-            nonlocal wanted
-            wanted = joined_with(out_dims, function)
-            return (*wanted, *left_out(wanted, out_zeros(function, n)))
-
+        own = batched_results(rules, symbol, rule_dims, axis)
+        of_tangents = filled(own[n:], [not zero for zero in out_zeros(function, n)])
+        wanted = tuple(map(joined, wanted, own[:n], of_tangents))
+    for symbol, function, rule_dims in zip(symbols, functions, in_dims, strict=True):
+        out_axes = (*wanted, *left_out(wanted, out_zeros(function, n)))
         reserved = entry.symbols[symbol]
         vmap(rules, symbol, rule_dims, axis, out_axes, reserved=reserved)
         keep_attributes(function, rules.program.function(reserved))

@@ -132,7 +132,7 @@ class CustomLinearSolve(HigherOrderRule):
         batched = Solve(solve.lengths, symbols, solve.size, types)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            right = move_all(rules, solve.right(args), solve.right(dims), vector, axis.size)
+            right = move_all(rules, solve.right(args), solve.right(dims), vector, axis)
             return batched.create([*args[: solve.num_consts], *right])
 
         return Emitter(out_dims, write)

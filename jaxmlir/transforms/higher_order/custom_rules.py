@@ -3,13 +3,14 @@ together with them."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from jaxmlir._compat import dtypes
+from jaxmlir._compat import core, dtypes
 from jaxmlir.bridge.custom_rules.pending import DerivedSource, PendingRules
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import attribute, create, symbol_ref
@@ -185,12 +186,11 @@ def batch_call(
 ) -> Emitter:
     """A batched call of a function that has rules; the rules are batched too."""
     function = op.attributes["call_jaxpr"].value
-    symbol, own_dims = vmap_of(rules, function, dims, axis)
+    own_dims = batched_results(rules, function, dims, axis)
     operands = dims[attribute(op, "num_consts", 0) :]
     batch = Batch(operands, axis, own_dims)
     attributes, out_dims = with_batched_rules(rules, op, batch, batch_attributes)
-    if out_dims != own_dims:
-        symbol, _ = vmap_of(rules, function, dims, axis, out_dims)
+    symbol, _ = vmap_of(rules, function, dims, axis, out_dims)
     attributes["call_jaxpr"] = symbol_ref(symbol)
     types = list(rules.program.function(symbol).type.results)
     name = op.operation.name
@@ -224,16 +224,24 @@ def with_batched_rules(
             return mark(attributes, out_dims), out_dims
         if tracing.can_tell(op):
             # The rule that is told of no zeros takes all tangents there may be.
-            traced = rules.told(op, (False,) * len(batch.dims))
+            with _bound(batch.axis):
+                traced = rules.told(op, (False,) * len(batch.dims))
             _, out_dims = batch_attributes(rules, attributes | traced, batch)
             return mark(attributes, out_dims), out_dims
-        rules.program.trace_rules(of=op)
+        with _bound(batch.axis):
+            rules.program.trace_rules(of=op)
     attributes = dict(op.attributes.items())
     batched, out_dims = batch_attributes(rules, attributes, batch)
     attributes |= batched
     if tracing.can_tell(op):
         return mark(attributes, out_dims), out_dims
     return attributes, out_dims
+
+
+def _bound(axis: Any) -> contextlib.AbstractContextManager[None]:
+    """Binds the name of a batch's axis, if it has one, for the rules that are traced."""
+    named = [] if axis.name is core.no_axis_name else [(axis.name, axis.size)]
+    return core.extend_axis_env_nd(named)
 
 
 @dataclass(frozen=True)
@@ -246,20 +254,22 @@ class _BatchedSource(DerivedSource):
     def trace(
         self, attributes: dict[str, ir.Attribute], pending: PendingRules
     ) -> Iterator[tuple[str, ir.Attribute]]:
-        return self._batched(attributes, dict(self.of.trace(attributes, pending)), pending)
+        traced = self._traced(self.of.trace(attributes, pending))
+        return self._batched(attributes, traced, pending)
 
     def tell(
         self, attributes: dict[str, ir.Attribute], pending: PendingRules, zeros: Mask
     ) -> Iterator[tuple[str, ir.Attribute]]:
         plain = {k: v for k, v in attributes.items() if k not in OF_RULES}
-        return self._batched(plain, dict(self.of.tell(plain, pending, zeros)), pending)
+        return self._batched(plain, self._traced(self.of.tell(plain, pending, zeros)), pending)
 
     def backward(
         self, pending: PendingRules, in_zeros: Mask, ct_zeros: Mask | None
     ) -> Iterator[tuple[str, ir.Attribute]]:
         """The backward rules, batched with the forward rule whose residuals they take."""
-        of_call = dict(self.of.tell({}, pending, in_zeros))
-        for name, value in self.of.backward(pending, in_zeros, ct_zeros):
+        of_call = self._traced(self.of.tell({}, pending, in_zeros))
+        backward = self._traced(self.of.backward(pending, in_zeros, ct_zeros))
+        for name, value in backward.items():
             if name == "bwd":
                 of_call["bwd_jaxpr"] = value
             elif name == "bwd_with_zeros":
@@ -274,6 +284,11 @@ class _BatchedSource(DerivedSource):
                 yield "bwd_with_zeros", ir.ArrayAttr.get(list(value[0])[1:])
             elif name == "bwd_error":
                 yield name, value
+
+    def _traced(self, rules: Iterator[tuple[str, ir.Attribute]]) -> dict[str, ir.Attribute]:
+        """The rules of the original op, traced where the batch's axis has its name."""
+        with _bound(self.batch.axis):
+            return dict(rules)
 
     def _batched(
         self,

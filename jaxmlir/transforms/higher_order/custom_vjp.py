@@ -339,14 +339,9 @@ def _batch_rules(
             break
     for function in functions:
         fwd = _ForwardRule(function)
-        residuals: list[int | None] = []
-
-        def out_axes(
-            own: Dims, fwd: _ForwardRule = fwd, residuals: list[int | None] = residuals
-        ) -> Dims:
-            residuals[:] = settle(fwd, own)
-            return (*own[: fwd.num_extra], *(fixed or wanted))
-
+        own = batched_results(rules, fwd.symbol, dims, axis)
+        residuals = settle(fwd, own)
+        out_axes = (*own[: fwd.num_extra], *(fixed or wanted))
         reserved = entry.symbols[fwd.symbol, fwd.symbol]
         shared = "first" if settled else None
         vmap(rules, fwd.symbol, dims, axis, out_axes, reserved=reserved, shared=shared)

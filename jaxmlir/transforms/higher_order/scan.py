@@ -199,15 +199,15 @@ class Scan(HigherOrderRule):
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
         scan = ScanOp.of(op)
         want, body_dims = _batched(rules, scan, dims, axis)
-        _, carry_dims, _ = scan.operands(body_dims)
-        body, out_dims = vmap_of(rules, scan.body, body_dims, axis, _CarryDims(tuple(carry_dims)))
+        out_dims = self.batched(rules, op, dims, axis)
+        of_body = tuple([None if d is None else 0 for d in out_dims])
+        body, _ = vmap_of(rules, scan.body, body_dims, axis, of_body)
         new = scan.with_body(body, scan.num_consts, scan.num_carry)
-        carry, ys = scan.results(out_dims)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            return new.write(rules, move_all(rules, args, dims, want, axis.size))
+            return new.write(rules, move_all(rules, args, dims, want, axis))
 
-        return Emitter((*carry, *(None if d is None else 1 for d in ys)), write)
+        return Emitter(out_dims, write)
 
 
 def _write_first(
@@ -297,15 +297,6 @@ def _batched(rules: Rules, scan: ScanOp, dims: Dims, axis: Any) -> tuple[list[in
     batched = body_dims(fixpoint([d is not None for d in carry], after))
     xs = [None if d is None else 1 for d in body_xs]
     return [*batched[: scan.num_consts + scan.num_carry], *xs], batched
-
-
-class _CarryDims(NamedTuple):
-    """Where the batch dimensions of a body's results go: the carry's as given, others first."""
-
-    carry: Dims
-
-    def __call__(self, out_dims: Dims) -> Dims:
-        return (*self.carry, *(None if d is None else 0 for d in out_dims[len(self.carry) :]))
 
 
 # -- Bodies of transformed scans, with their arguments in the order of a scan's --

@@ -90,7 +90,7 @@ class While(HigherOrderRule):
         want = (*of_cond, *of_body, *carry)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            return new.write(rules, move_all(rules, args, dims, want, axis.size))
+            return new.write(rules, move_all(rules, args, dims, want, axis))
 
         return Emitter(carry, write)
 

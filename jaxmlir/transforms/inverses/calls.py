@@ -130,7 +130,7 @@ LIBRARY: dict[str, LibraryFunction] = {
 
 def learn_known(site: Site, symbol: str) -> bool:
     """Applies the rule of a library function's call; false if the call is of another function."""
-    name = short_name(symbol)
+    name = short_name(symbol.partition(".")[0])
     if name not in LIBRARY:
         return False
     if "library" not in site.memory:

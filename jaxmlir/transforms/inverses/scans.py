@@ -68,6 +68,25 @@ def _computed_with(site: Site, attribute: str, functions: ir.Attribute, type_: i
     return more
 
 
+def _computed_carry(
+    site: Site, body: str, consts: Sequence[bool], carry: Sequence[bool], xs: Sequence[bool] = ()
+) -> list[int]:
+    """The carried values of a loop that depend on known values only, in all steps.  The site
+    remembers the function that computes them, and all else that depends on such values, in a step.
+
+    Args:
+      consts, carry, xs: which arguments of the loop's body are known at first.
+    """
+    carried = [i for i, k in enumerate(carry) if k]
+    while True:
+        args = [*consts, *(i in carried for i in range(len(carry))), *xs]
+        step = site.memory["step"] = site.invert(body, args, (False,) * len(site.results))
+        remaining = [i for i in carried if i in step.results]
+        if remaining == carried:
+            return carried
+        carried = remaining
+
+
 # --- scan ----------------------------------------------------------------------------------------
 
 
@@ -104,26 +123,18 @@ class ScanInverse(InverseRule):
 
     def _compute(self, site: Site, loop: _ScanValues) -> list[int]:
         """Computes what depends only on known operands; gives the carried values among it."""
-        body = loop.scan.body
         consts, xs = site.known(loop.consts), site.given(loop.xs)
-        carried = [i for i, k in enumerate(site.given(loop.init)) if k]
+        carried = _computed_carry(site, loop.scan.body, consts, site.given(loop.init), xs)
+        part: InverseFunction = site.memory["step"]
         n = len(loop.init)
-        while True:
-            args = [*consts, *(i in carried for i in range(n)), *xs]
-            part = site.invert(body, args, (False,) * len(site.results))
-            remaining = [i for i in carried if i in part.results]
-            if remaining == carried:
-                site.memory["step"] = part
-                break
-            carried = remaining
         ys = [i for i in part.results if i >= n]
         computed = [*carried, *ys]
         if not part.symbol or all(site.known([site.results[i] for i in computed])):
             return carried
         outs = [len(part.arguments) + part.results.index(i) for i in computed]
-        function = rearranged(site, part, range(sum(args)), outs, False)
         init = [loop.init[i] for i in carried]
         operands = [*chosen(loop.consts, consts), *init, *chosen(loop.xs, xs)]
+        function = rearranged(site, part, range(len(operands)), outs, False)
         values = [site.whole(v) for v in operands]
         new = loop.scan.with_body(function, sum(consts), len(carried))
         results = new.write(site.solver.rules, values)
@@ -322,7 +333,8 @@ class WhileInverse(InverseRule):
             return
         if not all(site.known([*of_cond, *of_body])):
             raise NotInvertible("a loop-invariant operand is unknown")
-        carried = self._carried(site, loop, carry)
+        fixed = (True,) * loop.body_consts
+        carried = _computed_carry(site, loop.body, fixed, site.known(carry))
         tested = [*[True] * loop.cond_consts, *(i in carried for i in range(len(carry)))]
         condition = site.invert(loop.cond, tested, (False,))
         if not condition.results:
@@ -335,18 +347,6 @@ class WhileInverse(InverseRule):
             site.tell(site.results[i], value)
         if all(site.known(site.results)):
             self._backwards(site, loop, length, carried)
-
-    def _carried(self, site: Site, loop: WhileOp, carry: Sequence[ir.Value]) -> list[int]:
-        """The carried values that depend on known values only."""
-        carried = [i for i, k in enumerate(site.known(carry)) if k]
-        while True:
-            args = [*[True] * loop.body_consts, *(i in carried for i in range(len(carry)))]
-            step = site.invert(loop.body, args, (False,) * len(carry))
-            remaining = [i for i in carried if i in step.results]
-            if remaining == carried:
-                site.memory["step"] = step
-                return carried
-            carried = remaining
 
     def _count(
         self, site: Site, loop: WhileOp, condition: InverseFunction, carried: Sequence[int]

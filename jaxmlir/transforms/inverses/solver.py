@@ -344,15 +344,16 @@ class Site:
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """What identifies the op, apart from its types."""
+        """What identifies the op."""
         return self._signature[0]
 
     @functools.cached_property
     def _signature(self) -> tuple[tuple[Any, ...], bool]:
-        """What identifies the op, apart from its types; and whether it does so in all programs."""
+        """What identifies the op, and whether it does so in all programs."""
         attributes = tuple(self.op.attributes.items())
         refers = any(True for _, attribute in attributes for _ in symbol_uses(attribute))
-        return (self.name, *attributes), not refers
+        types = [v.type for v in (*self.operands, *self.results)]
+        return (self.name, *attributes, *types), not refers
 
     # -- what the rule tells --
 
