@@ -160,7 +160,8 @@ class MemoryProfile:
         """Whether a step is a fence, whose results are its operands, in the same memory."""
         name = self.view.names[index]
         if name == "jaxpr.jit":
-            return self.view.signatures[index].named["name"].value == "fence"
+            called = self.view.signatures[index].named.get("name")
+            return called is not None and called.value == "fence"
         return name == "jaxpr.optimization_barrier"
 
     def is_counted(self, value: int) -> bool:
