@@ -194,9 +194,10 @@ def jit(
     fun: Callable[..., Any],
     /,
     *,
-    optimize: int = ...,
+    optimize: int | str = ...,
     without: Collection[str] = ...,
     target: str | Target | None = ...,
+    memory_budget: float | str | None = ...,
     remarks: Sink | None = ...,
     **options: Any,
 ) -> JitFunction: ...
@@ -205,9 +206,10 @@ def jit(
 @overload
 def jit(
     *,
-    optimize: int = ...,
+    optimize: int | str = ...,
     without: Collection[str] = ...,
     target: str | Target | None = ...,
+    memory_budget: float | str | None = ...,
     remarks: Sink | None = ...,
     **options: Any,
 ) -> Callable[[Callable[..., Any]], JitFunction]: ...
@@ -281,7 +283,10 @@ class JitFunction:
         *,
         tune: bool = False,
     ):
-        functools.update_wrapper(self, fun)
+        # Without those of the methods' names, which a model may have.
+        attributes = getattr(fun, "__dict__", {}).items()
+        vars(self).update({k: v for k, v in attributes if not hasattr(JitFunction, k)})
+        functools.update_wrapper(self, fun, updated=())
         static = {k: v for k, v in options.items() if k.startswith("static_")}
         # Private, since wrappers copy the attributes of this object, and `jax.jit` of it has a
         # `trace` of its own.

@@ -224,10 +224,13 @@ def name_of(fun: Callable[..., Any]) -> str:
 
 
 def wraps(fun: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Like ``functools.wraps``, for any callable, even an object whose name is no string."""
+    """Like ``functools.wraps``, for any callable, even an object whose name is no string.
+
+    The attributes of an object are not copied: JAX would find them in place of its own.
+    """
 
     def named(wrapper: Callable[..., Any]) -> Callable[..., Any]:
-        functools.update_wrapper(wrapper, fun, assigned=("__module__", "__doc__"))
+        functools.update_wrapper(wrapper, fun, ("__module__", "__doc__"), ())
         wrapper.__name__ = wrapper.__qualname__ = name_of(fun)
         return wrapper
 
