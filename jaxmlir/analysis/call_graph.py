@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import collections
-import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from jaxmlir._compat import core, effects, state_types
 from jaxmlir.analysis.liveness import liveness_of
 from jaxmlir.dialect import codec, ops
-from jaxmlir.dialect.builder import SymbolUses, named_ops, reachable, symbols_of
+from jaxmlir.dialect.builder import named_ops, reachable, symbols_of
 from jaxmlir.dialect.ir import context, func, ir, is_private
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
@@ -51,28 +50,9 @@ class CallGraph:
                     if name in KERNELS:
                         self._of_kernels.update(symbols)
 
-    @functools.cached_property
-    def _lists(self) -> collections.Counter[tuple[str, ...]]:
-        """How many functions have ops of the same names in the same order."""
-        return collections.Counter(map(self._list, self.ops))
-
-    def _list(self, symbol: str) -> tuple[str, ...]:
-        return tuple([name for _, name in self.ops[symbol]])
-
-    def is_single(self, symbol: str) -> bool:
-        """Whether no other function has ops of the same names in the same order."""
-        return self._lists[self._list(symbol)] == 1
-
     def counts(self) -> collections.Counter[str]:
         """How often each symbol is referred to."""
         return collections.Counter(use for uses in self.uses.values() for use in uses)
-
-    def uses_in(self, program: Module) -> SymbolUses:
-        """The symbols that each function refers to.  A caller that changes a function removes its
-        entry, which is then read again."""
-        all_uses = SymbolUses(program)
-        all_uses.update((symbol, tuple(uses)) for symbol, uses in self.uses.items())
-        return all_uses
 
     def entry_points(self) -> list[str]:
         """The public functions, and those that no other refers to."""
@@ -141,7 +121,6 @@ def visit_functions(
     visit: Callable[[func.FuncOp], bool],
     graph: CallGraph,
     names: Collection[str],
-    uses: SymbolUses | None = None,
 ) -> bool:
     """Visits the functions that have an op with one of the names, callees before callers, to change
     them in place; returns whether any changed.
@@ -150,7 +129,6 @@ def visit_functions(
 
     Args:
       visit: changes a function and returns whether it did.
-      uses: the symbols that functions refer to after the visits, as far as the caller knows them.
     """
     entries, skipped = graph.entry_points(), graph.kernels()
     changed = [
@@ -159,21 +137,17 @@ def visit_functions(
         if symbol not in skipped and graph.have(symbol, names)
     ]
     if any(changed):
-        keep_reachable(program, entries, uses)
+        keep_reachable(program, entries)
     return any(changed)
 
 
-def keep_reachable(program: Module, entries: Sequence[str], uses: SymbolUses | None = None) -> None:
-    """Erases the functions that no entry point reaches any more, after functions have changed.
-
-    Args:
-      uses: the symbols that functions refer to now, as far as the caller knows them.
-    """
+def keep_reachable(program: Module, entries: Sequence[str]) -> None:
+    """Erases the functions that no entry point reaches any more, after functions have changed."""
     program.changed()
     if not entries:
         return
     functions = program.functions
-    reached = reachable(functions, *entries, uses=uses)
+    reached = reachable(functions, *entries)
     remaining = {}
     for name, op in functions.items():
         if name in reached:

@@ -85,13 +85,10 @@ class FunctionView:
     """A function with its values numbered: arguments first, then the ops' results in order.
 
     Attributes:
-      likeness: the function without its name and the values of its constants; ``None`` if no other
-        function can be alike.
       op_string: the result of :func:`jaxmlir.analysis.repeated_blocks.op_string_of`.
       tensors: the result of :func:`jaxmlir.optimize.algebra.labelled_tensors.reading.read`.
     """
 
-    likeness: bytes | None = None
     op_string: Any = None
     tensors: Any = None
 
@@ -210,8 +207,12 @@ class FunctionView:
 
     def of_copy(self, function: func.FuncOp) -> FunctionView:
         """The view of a copy of the function, with the same ops and value numbers."""
-        *ops, _ = body_of(function).operations
-        return self.of_alike(function, ops)
+        view = object.__new__(type(self))
+        view.__dict__.update(self.__dict__)
+        view.op_string = view.tensors = None
+        view.__dict__.pop("op_views", None)
+        view.function, (*view.ops, _) = function, body_of(function).operations
+        return view
 
     def references(self) -> list[str]:
         """The symbols that the ops refer to, once for each reference."""
@@ -223,21 +224,6 @@ class FunctionView:
                 for _, attr in signature.attributes:
                     symbols += symbol_uses(attr)
         return symbols
-
-    def of_alike(self, function: func.FuncOp, ops: list[Any]) -> FunctionView:
-        """The view of a function with these ops that differs only in the values of constants."""
-        view = object.__new__(type(self))
-        view.__dict__.update(self.__dict__)
-        view.op_string = view.tensors = None
-        view.__dict__.pop("op_views", None)
-        view.function, view.ops, view.signatures = function, ops, self.signatures.copy()
-        for index, signature in enumerate(self.signatures):
-            if signature.name == "jaxpr.constant":
-                items = tuple(ops[index].attributes.items())
-                view.signatures[index] = op_signature.of_parts(
-                    signature.name, items, (), signature.results
-                )
-        return view
 
     def _append(self, body: FunctionView, start: int, end: int, values: list[int]) -> None:
         """Appends the ops ``start`` to ``end`` of a function.

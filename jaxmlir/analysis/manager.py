@@ -13,23 +13,8 @@ from typing import Any
 
 from jaxmlir.analysis.call_graph import CallGraph, callee_of
 from jaxmlir.analysis.function_view import FunctionView, InsertedOp
-from jaxmlir.dialect.ir import body_of, bytecode, func, ir
+from jaxmlir.dialect.ir import func
 from jaxmlir.dialect.module import Module
-
-
-def _but_constants(function: func.FuncOp, names: list[str]) -> bytes:
-    """The bytecode of a function without its name and the values of its constants.
-
-    MLIR writes it several times faster than the ops can be read one by one.
-    """
-    copy = function.operation.clone(ip=False)
-    copy.attributes["sym_name"] = ir.StringAttr.get("")
-    ops = body_of(copy).operations
-    for index, name in enumerate(names):
-        if name == "jaxpr.constant" and "value" in (attributes := ops[index].attributes):
-            attributes["value"] = ir.UnitAttr.get()
-    return bytecode(copy.operation)
-
 
 CalleeRule = Callable[[Any, str, dict[str, func.FuncOp]], str | None]
 """The callee to inline, given an op, its name and the program's functions; ``None`` for none."""
@@ -44,7 +29,6 @@ class AnalysisManager:
     def __init__(self, functions: dict[str, func.FuncOp]):
         self._functions = functions
         self._bodies: dict[str, FunctionView] = {}
-        self._alike: dict[bytes, FunctionView] = {}
         self._inlined: dict[tuple[CalleeRule, str], FunctionView | None] = {}
 
     @functools.cached_property
@@ -58,27 +42,7 @@ class AnalysisManager:
             # The call graph, if it exists, has the ops.
             graph = self.__dict__.get("graph")
             ops = graph and graph.ops.get(symbol)
-            view_of = FunctionView if ops is None or graph.is_single(symbol) else self._one_of_many
-            body = self._bodies[symbol] = view_of(function, ops)
-        return body
-
-    def one_of_many(self, symbol: str) -> FunctionView | None:
-        """The body of a function that refers to no others, if other functions may be alike.
-
-        It has no loops or calls, so passes that rewrite those have not changed it.
-        """
-        if self.graph.uses.get(symbol, True) or self.graph.is_single(symbol):
-            return None
-        return self.body(self._functions[symbol])
-
-    def _one_of_many(self, function: func.FuncOp, ops: list[tuple[Any, str]]) -> FunctionView:
-        """The body of a function that others may equal up to name and constants."""
-        key = _but_constants(function, [name for _, name in ops])
-        first = self._alike.get(key)
-        if first is not None:
-            return first.of_alike(function, [op for op, _ in ops])
-        body = self._alike[key] = FunctionView(function, ops)
-        body.likeness = key
+            body = self._bodies[symbol] = FunctionView(function, ops)
         return body
 
     def put_in(self, symbol: str, ops: Iterable[InsertedOp]) -> None:

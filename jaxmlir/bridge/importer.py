@@ -17,7 +17,6 @@ import collections
 import functools
 import itertools
 import re
-import weakref
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, NamedTuple, TypeVar
 
@@ -122,8 +121,6 @@ class Importer:
         # For each base name that is taken, a counter of suffixes that may be free.
         self._numbers: collections.defaultdict[str, Any] = collections.defaultdict(itertools.count)
         self._functions: dict[Any, str] = {}
-        # The jaxpr of each function that was written from a jaxpr without constants.
-        self.jaxprs: dict[str, weakref.ref[Any]] = {}
         self._constant_names: dict[int, str] = {}
         # Maps a variable to the variable of the enclosing jaxpr that it stands for, or to None.
         self.origins: dict[Any, Any] = {}
@@ -164,8 +161,6 @@ class Importer:
             hint = getattr(jaxpr.debug_info, "func_name", "") or "jaxpr"
             symbol = self._functions[key] = self.unique_name(hint)
             self.write_function(jaxpr, consts, symbol)
-            if not consts:
-                self.jaxprs[symbol] = weakref.ref(jaxpr)
         return symbol
 
     def handle(self, value: Any) -> str:

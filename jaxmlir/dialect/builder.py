@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping, Sequence
+from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -311,13 +311,12 @@ class SymbolUses(dict[str, tuple[str, ...]]):
         return symbols
 
 
-def make_public(program: Module, symbol: str, uses: SymbolUses, private: Collection[str]) -> None:
+def make_public(program: Module, symbol: str, uses: SymbolUses) -> None:
     """Makes ``@symbol`` the function that a call of the program runs, and drops functions that it
     does not reach.
 
     Args:
       uses: the symbols that the functions refer to.
-      private: functions that are known to be private.
     """
     functions, remaining = program.functions, {}
     reached = reachable(functions, symbol, uses=uses)
@@ -326,7 +325,7 @@ def make_public(program: Module, symbol: str, uses: SymbolUses, private: Collect
             op.operation.erase()
             continue
         remaining[name] = op
-        if name not in private and is_private(op) == (name == symbol):
+        if is_private(op) == (name == symbol):
             visibility = "public" if name == symbol else "private"
             op.attributes["sym_visibility"] = ir.StringAttr.get(visibility)
     program.changed(remaining)

@@ -71,9 +71,6 @@ class Module:
     Attributes:
       rule_tracing: traces custom derivative rules when they are needed; a
         :class:`jaxmlir.bridge.custom_rules.schedule.RuleTracing`.
-      jaxprs: the jaxprs that an imported module's private functions were imported from, by symbol.
-      imports: functions of other modules that this one may refer to while it is being made.
-      copies: by symbol, the functions copied from shared ones, which know if they were verified.
       state: replaced by a new object at each change.
       core: an object with the same state as the module, which the equations that call it refer to.
         JAX keeps a function's trace for as long as the function lives, so the traced call must not
@@ -81,8 +78,8 @@ class Module:
     """
 
     _internal = frozenset(
-        """at_function become check_types chosen copies core custom_calls custom_calls_found
-        exporter exporters get_analysis has_untraced_rules imports jaxprs lacks module_as_is
+        """at_function become check_types chosen core custom_calls custom_calls_found
+        exporter exporters get_analysis has_untraced_rules lacks module_as_is
         name_of_argument new_rule_tracing of_import reread rule_tracing sizes_scope state
         taken_names widths written_module""".split()
     )
@@ -130,7 +127,6 @@ class Module:
         result = cls(importer.module)
         # Rules that are traced later add constants and handles of their own.
         result._constants, result._handles = importer.constants, importer.handles
-        result.jaxprs = importer.jaxprs
         if importer.pending:
             importer.pending.program = result.core
             result.rule_tracing = result.new_rule_tracing(importer.pending.table, importer)
@@ -140,8 +136,6 @@ class Module:
     def module(self) -> ir.Module:
         """The MLIR module.  Passes change it in place; call :meth:`changed` after doing so."""
         self.rule_tracing.looked_at()
-        # The caller may change the module, and have it verified before calling changed().
-        self.copies = {}
         return self._module
 
     @module.setter
@@ -193,7 +187,6 @@ class Module:
 
     def reread(self) -> None:
         """Drops cached facts after an importer has added to the module."""
-        self.copies = {}
         self.__dict__.pop("_functions", None)
         self._analyses.clear()
 
@@ -213,7 +206,6 @@ class Module:
         self._constants, self._handles = other._constants, other._handles
         self._analyses.clear()
         forget_analyses(self)
-        self.copies, self.jaxprs = other.copies, other.jaxprs
 
     def lacks(self, names: Collection[str]) -> bool:
         """Whether it is known that no op has any of these names."""
@@ -225,9 +217,6 @@ class Module:
         Args:
           functions: the functions that the module has now, if the caller knows them.
         """
-        self.jaxprs: dict[str, weakref.ref[Any]] = {}
-        self.imports: dict[str, func.FuncOp] = {}
-        self.copies: dict[str, Any] = {}
         self.state: object = object()
         self._analyses.clear()
         forget_analyses(self)
@@ -296,7 +285,7 @@ class Module:
 
     @analysis
     def _functions(self) -> dict[str, func.FuncOp]:
-        return functions(self._module) | self.imports
+        return functions(self._module)
 
     @analysis
     def taken_names(self) -> set[str]:

@@ -93,7 +93,6 @@ BUILTIN_PASSES = (
     ("jaxpr-reassociate-solves", "jaxmlir.optimize.algebra.reassociate_solves:ReassociateSolves"),
     ("jaxpr-remat", "jaxmlir.optimize.memory.remat:Remat"),
     ("jaxpr-reroll", "jaxmlir.optimize.loops.reroll:Reroll"),
-    ("jaxpr-roll-calls", "jaxmlir.optimize.loops.roll_calls:RollCalls"),
     ("jaxpr-shift-invariance", "jaxmlir.optimize.algebra.shift_invariance:ShiftInvariance"),
     ("jaxpr-sink-recompute", "jaxmlir.optimize.memory.sink_recompute:SinkRecompute"),
     ("jaxpr-sink-reductions", "jaxmlir.optimize.loops.sink_reductions:SinkReductions"),

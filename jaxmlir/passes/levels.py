@@ -45,10 +45,6 @@ STRUCTURE = (
     "jaxpr-reroll",
     "jaxpr-factor-logsumexp",
     "jaxpr-bound-maxima",
-    "jaxpr-roll-calls",
-    # Removes stacks of values that a new loop has stacked already, and derives the keys that are
-    # stacked for a loop together.
-    "jaxpr-slp-vectorize",
     # Slices for the steps of unrolled loops are gone by now.
     "jaxpr-slices-to-split",
 )
@@ -137,7 +133,6 @@ NEEDED_OPS: dict[str, Set[str]] = {
     "jaxpr-raise-loops": _LOOPS,
     "jaxpr-reassociate-solves": {"jaxpr.triangular_solve", "jaxpr.custom_linear_solve"},
     "jaxpr-remat": _SCANS,
-    "jaxpr-roll-calls": {"jaxpr.jit"},
     "jaxpr-shift-invariance": {"jaxpr.reduce_max"},
     "jaxpr-sink-reductions": _SCANS,
     "jaxpr-slices-to-split": {"jaxpr.slice"},

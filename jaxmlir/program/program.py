@@ -228,9 +228,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         own_target = target or self._target
         result._target = own_target or default or (self.recipe and self.recipe.target)
         passes = parse_pipeline(pipeline)
-        if not pipeline:
-            result.jaxprs = self.jaxprs
-        else:
+        if pipeline:
             with result.rule_tracing.holding():
                 run_kept(passes, result, remarks, verify_each=verify_each)
                 result.changed()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import collections
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect.builder import SymbolUses, named_ops, returned
@@ -39,41 +39,12 @@ class DedupeFunctions(Pass):
         return dedupe_functions(program)
 
 
-class ExportedFunction(NamedTuple):
-    """One of the shared functions that are copied into programs."""
-
-    function: func.FuncOp
-    """Private and in no module, under a short name; it refers to others by their short names."""
-    name: str
-    outline: tuple[ir.FunctionType, str]
-    """See :func:`outline_of`."""
-    uses: tuple[str, ...]
-    """The shared functions that it refers to."""
-    sources: Mapping[int, Any]
-    """The custom rules that its ops lack, by the marks on the ops."""
-    shape: FunctionShape
-    verified: set[object]
-    """The settings (:func:`setting`) under which a copy was found valid."""
-
-
-class FunctionCopy(NamedTuple):
-    """A function of a program that is a copy of an exported function."""
-
-    leaf: ExportedFunction
-    uses: tuple[str, ...]
-    """The functions of the program that it refers to."""
-
-
-def dedupe_functions(program: Module, copies: dict[str, FunctionCopy] | None = None) -> bool:
+def dedupe_functions(program: Module) -> bool:
     """Keeps the first of each class of equal private functions and redirects all references to it;
-    returns whether any were equal.
-
-    Args:
-      copies: known copies of exported functions; updated in place.
-    """
+    returns whether any were equal."""
     functions = program.functions
     count = len(functions)
-    merge_functions(functions, copies=copies)
+    merge_functions(functions)
     if len(functions) == count:
         return False
     program.changed(functions)
@@ -81,18 +52,15 @@ def dedupe_functions(program: Module, copies: dict[str, FunctionCopy] | None = N
 
 
 def merge_functions(
-    functions: dict[str, func.FuncOp],
-    among: Collection[str] | None = None,
-    copies: dict[str, FunctionCopy] | None = None,
+    functions: dict[str, func.FuncOp], among: Collection[str] | None = None
 ) -> None:
     """Merges equal functions of a module in place; removed ones leave the dictionary too.
 
     Args:
       among: the functions that may be removed, by default all.
     """
-    copies = {} if copies is None else copies
     with scope():
-        representative = equal_functions(functions, copies)
+        representative = equal_functions(functions)
         if among is not None:
             representative |= {name: name for name in functions if name not in among}
         if all(name == chosen for name, chosen in representative.items()):
@@ -100,14 +68,11 @@ def merge_functions(
         for name, function in list(functions.items()):
             if representative[name] != name:
                 functions.pop(name).operation.erase()
-                copies.pop(name, None)
             else:
-                _rename_uses_of(name, function, representative, copies)
+                rename_uses(function, representative)
 
 
-def rename_functions(
-    program: Module, names: dict[str, str], copies: dict[str, FunctionCopy], uses: SymbolUses
-) -> None:
+def rename_functions(program: Module, names: dict[str, str], uses: SymbolUses) -> None:
     """Renames functions and the references to them.
 
     Args:
@@ -118,49 +83,23 @@ def rename_functions(
     with scope():
         for name, function in program.functions.items():
             if not names.keys().isdisjoint(uses[name]):
-                _rename_uses_of(name, function, names, copies)
+                rename_uses(function, names)
             if name in names:
                 function.attributes["sym_name"] = ir.StringAttr.get(names[name])
-    for name in names.keys() & copies.keys():
-        copies[names[name]] = copies.pop(name)
     program.changed({names.get(name, name): op for name, op in program.functions.items()})
 
 
-def _rename_uses_of(
-    name: str, function: func.FuncOp, names: dict[str, str], copies: dict[str, FunctionCopy]
-) -> None:
-    copy = copies.get(name)
-    if copy is None:
-        rename_uses(function, names)
-    elif any(names.get(use, use) != use for use in copy.uses):
-        rename_uses(function, names)
-        copies[name] = copy._replace(uses=tuple([names.get(use, use) for use in copy.uses]))
-
-
-def equal_functions(
-    functions: Mapping[str, func.FuncOp], copies: Mapping[str, FunctionCopy] | None = None
-) -> dict[str, str]:
-    """For each function, the first one that is equal to it.
-
-    Args:
-      copies: known copies of exported functions.
-    """
-    copies = copies or {}
+def equal_functions(functions: Mapping[str, func.FuncOp]) -> dict[str, str]:
+    """For each function, the first one that is equal to it."""
     shapes: dict[Any, int] = {}
     class_of: dict[str, int] = {}
     uses: dict[str, tuple[str, ...]] = {}
-    own_outlines = {
-        n: outline_of(f) for n, f in functions.items() if n not in copies and is_private(f)
-    }
+    outlines = {name: _outline(f) for name, f in functions.items() if is_private(f)}
     # A function with a unique outline equals no other: its shape is not needed.
-    outlines = collections.Counter(own_outlines.values())
-    if own_outlines:
-        outlines.update(copies[name].leaf.outline for name in functions if name in copies)
+    count = collections.Counter(outlines.values())
     for name, function in functions.items():
         shape, uses[name] = name, ()
-        if name in copies:
-            shape, uses[name] = copies[name].leaf.shape, copies[name].uses
-        elif name in own_outlines and outlines[own_outlines[name]] > 1:
+        if count[outlines.get(name)] > 1:
             shape, uses[name] = shape_of(function)
         class_of[name] = shapes.setdefault(shape, len(shapes))
     if len(shapes) == len(functions):
@@ -211,7 +150,7 @@ def split_classes(class_of: dict[str, int], uses: Mapping[str, tuple[str, ...]])
         changed = {user for name in left for user in users[name]}
 
 
-def outline_of(function: func.FuncOp) -> tuple[ir.FunctionType, str]:
+def _outline(function: func.FuncOp) -> tuple[ir.FunctionType, str]:
     """The type of a function and the name of its first op: equal for equal functions.
 
     The type alone would not do: a function that only calls another one has the same type.
@@ -220,19 +159,9 @@ def outline_of(function: func.FuncOp) -> tuple[ir.FunctionType, str]:
     return function.type, first.operation.name
 
 
-class FunctionShape(tuple[Any, ...]):
-    """A function without the symbols that it refers to; hashed once."""
-
-    def __hash__(self) -> int:
-        cached = self.__dict__.get("hash")
-        if cached is None:
-            cached = self.__dict__["hash"] = super().__hash__()
-        return cached
-
-
 def shape_of(
     function: func.FuncOp, without: Collection[str] = ()
-) -> tuple[FunctionShape, tuple[str, ...]]:
+) -> tuple[tuple[Any, ...], tuple[str, ...]]:
     """The function without the symbols it refers to, and these in order.
 
     Args:
@@ -260,7 +189,7 @@ def shape_of(
         (key, attr) for key, attr in function.attributes.items() if key != "sym_name"
     )
     returns = tuple(numbers[v] for v in returned(function))
-    return FunctionShape((own_attributes, tuple(ops), returns)), tuple(uses)
+    return (own_attributes, tuple(ops), returns), tuple(uses)
 
 
 def structure_of(

@@ -151,14 +151,10 @@ def holds_rules(rules: Rules, op: Any) -> bool:
     return any(function_holds_rules(rules, symbol) for symbol in symbols_of(op))
 
 
+@derived
 def function_holds_rules(rules: Rules, symbol: str) -> bool:
     """Whether an op of ``@symbol`` :func:`holds_rules`."""
-    (holds,) = rules.functions.derived(_holds_rules, symbol)
-    return holds
-
-
-def _holds_rules(rules: Rules, symbol: str) -> tuple[bool]:
-    return (any(holds_rules(rules, op) for op in rules.functions.body(symbol).ops),)
+    return any(holds_rules(rules, op) for op in rules.functions.body(symbol).ops)
 
 
 def relevant_arguments(rules: Rules, symbol: str, active: Mask, used: Mask) -> Mask:

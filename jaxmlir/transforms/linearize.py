@@ -27,6 +27,7 @@ from jaxmlir.transforms.activity import (
 from jaxmlir.transforms.checkpoint_while import checkpoint_while
 from jaxmlir.transforms.emitters import Linearization
 from jaxmlir.transforms.jvp import DerivativePass
+from jaxmlir.transforms.memo import derived
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
@@ -139,21 +140,17 @@ def linearize(
     return LinearizedFunctions(fwd.name, lin.name, len(saved), tuple(active_out))
 
 
+@derived
 def primals_of(rules: Rules, symbol: str, active: Mask) -> str:
     """``@symbol`` with the results as its derivative computes them: where a call with a custom rule
     has a tangent, the rule computes them in place of the called function."""
     if not function_holds_rules(rules, symbol):
         return symbol
-    (primal,) = rules.functions.derived(_primals, symbol, active)
-    return primal
-
-
-def _primals(rules: Rules, symbol: str, active: Mask) -> tuple[str]:
     nothing = [False] * len(rules.functions.body(symbol).returned)
     linearized = linearize(rules, symbol, active, nothing)
     lin = rules.program.functions.pop(linearized.lin)
     lin.operation.erase()
-    return (linearized.fwd,)
+    return linearized.fwd
 
 
 class LinearOp(NamedTuple):

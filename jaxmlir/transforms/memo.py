@@ -10,19 +10,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from jaxmlir._compat import effects
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import SymbolUses
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES
 from jaxmlir.dialect.ir import body_of, func, ir, symbol_uses
 from jaxmlir.dialect.module import Module
-
-if TYPE_CHECKING:
-    from jaxmlir.rewriting.dedupe import FunctionCopy
-
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -85,41 +80,12 @@ class _Rules(Protocol):
     program: Module
 
 
-class _Loans(Protocol):
-    """The functions that the library lends, :class:`jaxmlir.transforms.imports.Loans`."""
-
-    def __contains__(self, symbol: str) -> bool: ...
-
-    def check(self, *symbols: str) -> None: ...
-
-    def derived(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any: ...
-
-    def copy_in(self, *roots: str) -> CopiedFunctions: ...
-
-
-class CopiedFunctions(NamedTuple):
-    """Facts about the functions of a program that is being made."""
-
-    copies: dict[str, FunctionCopy]
-    """The functions that are copies from the library, by symbol."""
-    uses: SymbolUses
-
-
 class TransformedFunctions:
-    """The transformed functions of one program, by symbol, transformation and pattern.
-
-    Attributes:
-      loans: the functions that are transformed in the library, if there may be any.
-    """
+    """The transformed functions of one program, by symbol, transformation and pattern."""
 
     def __init__(self, rules: _Rules):
         self._rules = rules
-        self.loans: _Loans | None = None
         self._transformed: dict[Any, Any] = {}
-        # Batched functions, to be written again for functions that are alike, and the symbols that
-        # these copies refer to.
-        self.batches: dict[Any, Any] = {}
-        self.copied: SymbolUses = SymbolUses(rules.program)
         self.batched_rules: dict[Any, Any] = {}
         self.given_effects: GivenEffects = GivenEffects(
             functools.partial(self.once, _listed_effects)
@@ -147,36 +113,21 @@ class TransformedFunctions:
         finally:
             del self._transformed[key]
 
-    def copy_in(self, *roots: str) -> CopiedFunctions:
-        """Copies the library functions that some functions reach into the program's module."""
-        if self.loans is None:
-            return CopiedFunctions({}, SymbolUses(self._rules.program))
-        return self.loans.copy_in(*roots)
-
     def mark(self) -> list[int]:
         """A point to return to, for :meth:`undo`."""
-        return [len(self._transformed), len(self.batched_rules), len(self.batches)]
+        return [len(self._transformed), len(self.batched_rules)]
 
     def undo(self, mark: Sequence[int]) -> None:
         """Forgets what was made since :meth:`mark`."""
-        memos = self._transformed, self.batched_rules, self.batches
+        memos = self._transformed, self.batched_rules
         for memo, count in zip(memos, mark, strict=True):
             while len(memo) > count:
                 memo.popitem()
-
-    def derived(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
-        """The result of a transformation of a function, the library's if that has the function: the
-        symbols of functions, and patterns."""
-        if self.loans is not None and symbol in self.loans:
-            return self.loans.derived(transform, symbol, *pattern)
-        return self.once(transform, symbol, *pattern)
 
     def once(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
         """``transform(rules, symbol, *pattern)``, or what it returned before."""
         key = (transform, symbol, pattern)
         if key not in self._transformed:
-            if self.loans is not None:
-                self.loans.check(symbol)
             # The functions it writes are not at the location of the op that asks for them first.
             with ir.Location.unknown():
                 self._transformed[key] = transform(self._rules, symbol, *pattern)
@@ -187,11 +138,11 @@ def derived(
     transform: Callable[Concatenate[Any, str, P], R],
 ) -> Callable[Concatenate[Any, str, P], R]:
     """Has a transformation of functions make each of its results once
-    (:meth:`TransformedFunctions.derived`).  Patterns are positional and hashable."""
+    (:meth:`TransformedFunctions.once`).  Patterns are positional and hashable."""
 
     @functools.wraps(transform)
     def once(rules: Any, symbol: str, *pattern: Any) -> R:
-        return rules.functions.derived(transform, symbol, *pattern)
+        return rules.functions.once(transform, symbol, *pattern)
 
     return once
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect.builder import (
-    SymbolUses,
     create,
     inline,
     instantiated,
-    references,
     symbol_ref,
     take_in,
     write_return,
 )
-from jaxmlir.dialect.ir import body_of, func, ir, is_private, new_function
-from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.ir import func, ir, new_function
 from jaxmlir.support.masks import filled
 
 if TYPE_CHECKING:
@@ -159,112 +155,3 @@ def call(rules: Rules, symbol: str, args: Sequence[ir.Value]) -> list[ir.Value]:
         attributes["jaxpr.effects"] = effects
     types = rules.program.function(symbol).type.results
     return create("jaxpr.jit", types, args, attributes)
-
-
-def is_model(body: FunctionView) -> bool:
-    """Whether a :class:`ClonePlan` can be made of a function that is changed in place: it has no
-    further attributes, and each of its ops has a user and keeps its place."""
-    function, used = body.function, {*body.returned}.union(*body.operands)
-    return (
-        len(body.ops) > 0
-        and is_private(function)
-        and OF_PRIVATE.issuperset(function.attributes.keys())
-        and all(not used.isdisjoint(range(*results)) for results in body.results)
-    )
-
-
-def places(function: func.FuncOp, copies: Mapping[int, Any]) -> list[int | None]:
-    """For each op of a function, which of a body's constants it is a copy of.
-
-    Args:
-      copies: the ops that are copies, by the number of the constant.
-    """
-    ops = list(body_of(function).operations)
-    sources: list[int | None] = [None] * len(ops)
-    for index, op in copies.items():
-        sources[ops.index(op)] = index
-    return sources
-
-
-class ClonePlan:
-    """A function that was written for one body, to be written again for bodies that are alike.
-
-    Many loop bodies differ only in the values of their constants
-    (:attr:`jaxmlir.analysis.function_view.FunctionView.structure`), and so does what a pass makes
-    of them.  MLIR clones a function in the time that it takes to build two or three of its ops.
-
-    Attributes:
-      sources: for each of its ops, the number of the body's constant that it is a copy of, if any.
-    """
-
-    def __init__(
-        self,
-        function: func.FuncOp,
-        body: Sequence[Signature],
-        sources: Iterable[int | None],
-        others: Sequence[tuple[int, str]] = (),
-    ):
-        """
-        Args:
-          body: the signatures of the body's ops.
-          others: the ops that refer to functions written for the body as well, each with the
-            attribute that names the function.
-        """
-        self._function = function
-        self._uses = tuple(dict.fromkeys(references(function)))
-        self._others = others
-        self.sources: list[int | None] = list(sources)
-        self._constants = [
-            (place, index, body[index])
-            for place, index in enumerate(self.sources)
-            if index is not None and body[index].name == "jaxpr.constant"
-        ]
-
-    def write(self, rules: Rules, name: str, body: Sequence[Signature], uses: SymbolUses) -> str:
-        """Writes the function for a body that is alike; gives its symbol.
-
-        Args:
-          name: what the symbol is made from.
-          uses: the symbols that each function refers to; the new function's are added.
-        """
-        symbol, clone = clone_function(rules, self._function, name)
-        self._give_constants(clone, body)
-        uses[symbol] = self._uses
-        return symbol
-
-    def replace(
-        self, rules: Rules, symbol: str, body: Sequence[Signature], uses: SymbolUses
-    ) -> None:
-        """Replaces ``@symbol`` by the function, written for a body that is alike."""
-        functions = rules.program.functions
-        old = functions[symbol]
-        with ir.InsertionPoint(old):
-            new = functions[symbol] = self._function.operation.clone()
-        new.attributes["sym_name"] = ir.StringAttr.get(symbol)
-        old.operation.erase()
-        self._give_constants(new, body)
-        uses[symbol] = self._uses
-
-    def refer(self, rules: Rules, written: str, symbols: Sequence[str], uses: SymbolUses) -> None:
-        """Has a written function refer to other written functions."""
-        ops = body_of(rules.program.function(written)).operations
-        for (place, name), symbol in zip(self._others, symbols, strict=True):
-            ops[place].attributes[name] = symbol_ref(symbol)
-        uses[written] = tuple(symbols)
-
-    def like(self, body: Sequence[Signature]) -> func.FuncOp:
-        """The function for a body that is alike, outside of the program."""
-        if all(body[index] is constant for _, index, constant in self._constants):
-            return self._function
-        clone = self._function.operation.clone(ip=False)
-        self._give_constants(clone, body)
-        return clone
-
-    def _give_constants(self, function: func.FuncOp, body: Sequence[Signature]) -> None:
-        ops = body_of(function).operations
-        for place, index, constant in self._constants:
-            signature = body[index]
-            if signature is not constant:
-                attributes = ops[place].attributes
-                for name, attribute in signature.attributes:
-                    attributes[name] = attribute

@@ -453,9 +453,6 @@ class Rules:
 
     def jaxpr_of(self, op: Any, name: str) -> Any:
         """The closed jaxpr of one op, over its operands."""
-        if self.functions.loans is not None:
-            for symbol in symbols_of(op):
-                self.functions.loans.check(*reachable(self.program.functions, symbol))
         before = set(self.exporter.made)
         invars = [core.Var(aval_of(v.type)) for v in op.operands]
         eqn = exporting.equation(self.exporter, op, name, invars)

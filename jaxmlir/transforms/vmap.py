@@ -29,7 +29,7 @@ from jaxmlir.passes.options import at_function
 from jaxmlir.support.masks import Dims
 from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.memo import derived
-from jaxmlir.transforms.new_function import ClonePlan, NewFunction, places
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
 Shared = Literal["sum", "first"]
@@ -98,7 +98,6 @@ def vmap(
     reserved: str | None = None,
     shared: Shared | None = None,
     of_first: Collection[int] = (),
-    written: list[ir.Value] | None = None,
 ) -> tuple[str, Dims]:
     """Writes ``@symbol.vmap``.
 
@@ -112,7 +111,6 @@ def vmap(
       shared: what a batched result becomes if ``out_axes`` has ``None`` for it: the sum over the
         batch, or the first element.
       of_first: unbatched arguments that only the first element has; the others have zeros.
-      written: a list that gets what each value of the function has become.
 
     Returns:
       The symbol, and each result's batch dimension.
@@ -121,13 +119,6 @@ def vmap(
       TransformError: an op cannot be batched, or ``out_axes`` has ``None`` for a batched result.
     """
     function, body = rules.program.function(symbol), rules.functions.read(symbol)
-    alike = None
-    if body.likeness is not None and reserved is None and written is None:
-        alike = body.likeness, tuple(in_axes), axis, out_axes, shared, tuple(of_first)
-    if alike in rules.functions.batches:
-        pattern, out_dims = rules.functions.batches[alike]
-        uses = rules.functions.copied
-        return pattern.write(rules, f"{symbol}.vmap", body.signatures, uses), out_dims
     types = [
         batched_type(type_, dim, axis.size, axis.explicit_mesh_axis)
         for type_, dim in zip(body.types[: body.arity], in_axes, strict=True)
@@ -138,7 +129,6 @@ def vmap(
     dims = _dims(body, in_axes)
     values: list[Any] = [*new.args, *[None] * (len(dims) - body.arity)]
     cache: dict[Any, Any] = {}
-    constants: dict[int, Any] = {}
     with new.body():
         for i in of_first:
             spread = functools.partial(_spread, size=axis.size)
@@ -148,8 +138,6 @@ def vmap(
             first, last = body.results[i]
             if pattern is None:
                 values[first:last] = body.copy(i, args)
-                if body.names[i] == "jaxpr.constant":
-                    constants[i] = values[first].owner
                 continue
             key = body.signatures[i], pattern
             rule = cache.get(key)
@@ -157,17 +145,11 @@ def vmap(
                 rule = cache[key] = rules.batch(op, key[0], pattern, axis)
             values[first:last] = rule.inline(args, op.location)
             dims[first:last] = rule.pattern
-        if written is not None:
-            written += values
         have = tuple([dims[v] for v in body.returned])
         out_dims = _destinations(body.function, symbol, have, out_axes, shared)
         returned = [values[v] for v in body.returned]
         results = move_all(rules, returned, have, out_dims, axis.size, shared)
-    name = new.finish(results)
-    if alike is not None:
-        sources = places(new.op, constants)
-        rules.functions.batches[alike] = ClonePlan(new.op, body.signatures, sources), out_dims
-    return name, out_dims
+    return new.finish(results), out_dims
 
 
 vmap_of = derived(vmap)

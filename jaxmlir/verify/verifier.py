@@ -107,20 +107,13 @@ class Verifier:
         self.configuration = configuration()
         # Whether functions without ops count as functions of the dialect.
         self.is_dialects = "jaxpr.version" in program._module.operation.attributes
-        # Functions walked outside of any shard_map that tracks varying axes.
-        self.walked_plainly: set[str] = set()
 
     def run(self) -> list[Diagnostic]:
         with contextlib.suppress(_TooManyErrors):
-            # These copies refer to other copies only, of functions that were found valid together.
-            copies = self.program.copies.items()
-            valid = {name: {} for name, copy in copies if self.configuration in copy.leaf.verified}
-            self.calls.update(valid)
             for op in self.program._module.body.operations:
-                if not (isinstance(op, func.FuncOp) and op.name.value in valid):
-                    self.check_top_level(op)
+                self.check_top_level(op)
             for symbol, function in self.functions.items():
-                if symbol not in valid and not is_private(function):
+                if not is_private(function):
                     self.pending[symbol] = False
             self.walk_pending()
             for symbol in self.functions:
@@ -128,9 +121,6 @@ class Verifier:
                     self.pending[symbol] = False
                     self.walk_pending()
             self.check_call_graph()
-        if not self.diagnostics:
-            for symbol in self.walked_plainly & self.program.copies.keys():
-                self.program.copies[symbol].leaf.verified.add(self.configuration)
         return self.diagnostics
 
     def report(self, op: Any, message: str) -> None:
@@ -180,8 +170,6 @@ class Verifier:
     def walk(self, symbol: str, check_vma: bool) -> None:
         """Checks the ops of one function."""
         calls = self.calls[symbol] = {}
-        if not check_vma:
-            self.walked_plainly.add(symbol)
         valid = _valid.setdefault((self.configuration, check_vma), set())
         # Signatures that mean something in this program only, with the functions they refer to.
         callees_of: dict[Signature, list[tuple[str, bool]]] = {}

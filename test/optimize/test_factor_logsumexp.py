@@ -63,6 +63,13 @@ def by_hand_stopped(x, b, shift, subtracted):
     return without(m, shift) + jnp.log(jnp.sum(terms, axis=0))
 
 
+def scaled_by_hand(x, b, scale):
+    """A log-sum-exp by hand of scaled terms, the maximum scaled afterwards."""
+    t = x[:, None] + b
+    m = lax.stop_gradient(jnp.max(t, axis=0) / scale)
+    return m + jnp.log(jnp.sum(jnp.exp(t / scale - m[None, :]), axis=0))
+
+
 def masked(x, b):
     new = logsumexp(x[:, :, None] + b[None], axis=1)
     return jnp.where(np.array([True, False, True])[:, None], new, x)
@@ -131,6 +138,7 @@ FOUND = {
     "by hand, stopped": (functools.partial(by_hand_stopped, shift=True, subtracted=True), X, 1),
     "shift stopped": (functools.partial(by_hand_stopped, shift=True, subtracted=False), X, 0),
     "subtracted stopped": (functools.partial(by_hand_stopped, shift=False, subtracted=True), X, 0),
+    "scaled by hand": (functools.partial(scaled_by_hand, scale=0.5), X, 1),
     "batch": (masked, BATCH, 1),
     "matrix of each": (lambda x, b: logsumexp(x[:, :, None] + b * x[:1, :1, None], 1), BATCH, 0),
     "both ways": (both_ways, X, 2),
@@ -252,6 +260,7 @@ NOT_FOUND = {
         jnp.log(jnp.sum(jnp.exp(x[:, None] + b - jnp.max(x[:, None] + b, 0)[:, None]), 0))
         + jnp.max(x[:, None] + b, 0)
     ),
+    "scaled by a negative number": functools.partial(scaled_by_hand, scale=-2.0),
     "weights are used": lambda x, b: (
         logsumexp(x[:, None] + b, axis=0)
         + jnp.sum(jnp.exp(x[:, None] + b - lax.stop_gradient(jnp.max(x[:, None] + b, 0))), 1)

@@ -1,4 +1,4 @@
-"""Derivatives taken from the shared library equal those that a program makes itself."""
+"""What is made of a program does not depend on other programs that share its functions."""
 
 import gc
 import re
@@ -13,19 +13,11 @@ from derivative_checks import close
 from jax import lax
 
 import jaxmlir
-from jaxmlir.dialect.ir import ir, scope
-from jaxmlir.errors import TransformError, VerificationError
-from jaxmlir.transforms import imports
-from jaxmlir.verify.verifier import Verifier
+from jaxmlir.dialect.ir import scope
+from jaxmlir.errors import TransformError
 
 X = np.array([0.3, 1.2, -0.7], np.float32)
 SQUARE = np.array([[2.0, 0.5, 0.1], [0.2, 3.0, 0.4], [0.3, 0.1, 4.0]], np.float32)
-
-
-@pytest.fixture(autouse=True)
-def empty(monkeypatch):
-    """Gives the test an empty library."""
-    monkeypatch.setattr(imports, "met_jaxprs", type(imports.met_jaxprs)())
 
 
 def canonical(program):
@@ -44,11 +36,6 @@ def canonical(program):
     # Profiler names of calls of rules have the symbol in the program that made the rule.
     texts = [re.sub(r'(name = "\w+?)(_\d+)+"', r'\1"', text) for text in texts]
     return [re.sub(r'@"?([\w.]+)"?', lambda found: number[found[1]], text) for text in texts]
-
-
-def volumes():
-    found = [volume for met in imports.met_jaxprs.values() for volume in met.volumes.values()]
-    return [volume for volume in found if volume is not None]
 
 
 @jax.jit
@@ -125,34 +112,32 @@ CASES = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
-def test_a_gradient_is_the_same_with_the_library(name):
+def test_a_gradient_is_the_same_each_time(name):
     # Functions in JAX's caches have the locations of their first caller.
     jax.clear_caches()
     f, args = CASES[name]
     argnums = tuple(range(len(args)))
     given = []
-    # The first program does not use the library, the second makes volumes, the third finds them.
-    for _ in range(3):
+    for _ in range(2):
         # Trace anew each time, with a new function object around f.
         gradient = jaxmlir.trace(lambda *args: f(*args))(*args).grad(argnums)
         gradient.verify()
         given.append(canonical(gradient))
-        gradient.verify()
-    assert given[0] == given[1] == given[2]
+    assert given[0] == given[1]
     close(gradient(*args), jax.grad(f, argnums)(*args))
 
 
 @pytest.mark.parametrize("name", ["det", "layers", "custom_vjp", "loop"])
-def test_both_halves_of_a_vjp_are_the_same_with_the_library(name):
+def test_both_halves_of_a_vjp_are_the_same_each_time(name):
     jax.clear_caches()
     f, args = CASES[name]
     given = []
-    for _ in range(3):
+    for _ in range(2):
         halves = jaxmlir.trace(lambda *args: f(*args))(*args).vjp()
         for half in halves:
             half.verify()
         given.append([canonical(half) for half in halves])
-    assert given[0] == given[1] == given[2]
+    assert given[0] == given[1]
     value, residuals = halves[0](*args)
     expected, pull = jax.vjp(f, *args)
     close(value, expected)
@@ -162,21 +147,19 @@ def test_both_halves_of_a_vjp_are_the_same_with_the_library(name):
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("transform", ["jvp", "linearize", "vmap"])
-def test_other_transformations_are_the_same_with_the_library(transform, name):
+def test_other_transformations_are_the_same_each_time(transform, name):
     jax.clear_caches()
     f, args = CASES[name]
     options = {"axis_size": 2} if transform == "vmap" else {}
     given = []
-    for _ in range(3):
+    for _ in range(2):
         program = jaxmlir.trace(lambda *args: f(*args))(*args)
         found = getattr(program, transform)(**options)
         programs = found if isinstance(found, tuple) else (found,)
         for made in programs:
             made.verify()
         given.append([canonical(made) for made in programs])
-        for made in programs:
-            made.verify()
-    assert given[0] == given[1] == given[2]
+    assert given[0] == given[1]
     tangents = tuple(np.ones_like(arg) for arg in args)
     if name == "custom_vjp" and transform != "vmap":
         return  # it has no derivative in forward mode
@@ -190,41 +173,21 @@ def test_other_transformations_are_the_same_with_the_library(transform, name):
         close((value, found[1](residuals, *tangents)), jax.jvp(f, args, tangents))
 
 
-def test_traces_of_rules_do_not_outlive_those_of_the_functions_that_they_call():
-    for _ in range(2):
-        imports.met_jaxprs.clear()
-        test_other_transformations_are_the_same_with_the_library("vmap", "in a rule")
-
-
-def test_two_volumes_serve_all_transformations():
-    """One of the two volumes is for reverse mode."""
-    for _ in range(2):
-        traced = jaxmlir.trace(lambda w, x: layer(w, x).sum())
-        program = traced(SQUARE, X)
-        close(program.grad()(SQUARE, X), jax.grad(lambda w: layer(w, X).sum())(SQUARE))
-        for options in ({"axis_size": 2}, {"axis_size": 3}, {"in_axes": (None, 0), "axis_size": 2}):
-            program.vmap(**options).verify()
-        program.jvp().verify()
-        for half in program.linearize():
-            half.verify()
-    assert len(volumes()) == 2
-
-
 @pytest.mark.parametrize("order", [("vjp", "linearize", "jvp"), ("jvp", "linearize", "vjp")])
 def test_names_do_not_depend_on_what_was_made_before(order):
     jitted = jax.jit(lambda x: jnp.abs(jnp.fft.rfft(x)))
     texts = {transform: [] for transform in order}
-    for _ in range(3):
+    for _ in range(2):
         program = jaxmlir.trace(lambda x: jitted(x).sum())(X)
         for transform in order:
             found = getattr(program, transform)()
             programs = found if isinstance(found, tuple) else (found,)
             texts[transform].append([made.as_text() for made in programs])
-    for alone, made, used in texts.values():
-        assert alone == made == used
+    for alone, later in texts.values():
+        assert alone == later
 
 
-def test_batching_traces_no_rules_for_the_library():
+def test_batching_traces_no_rules():
     traced = []
 
     @jax.custom_vjp
@@ -233,35 +196,23 @@ def test_batching_traces_no_rules_for_the_library():
 
     g.defvjp(lambda x: (traced.append(x), (2.0 * x, None))[1], lambda _, ct: (2.0 * ct,))
     jitted = jax.jit(lambda x: g(x))
-    for _ in range(3):
-        program = jaxmlir.trace(lambda x: jitted(x).sum())(X)
-        batched = program.vmap(axis_size=2)
-    (volume,) = volumes()
+    batched = jaxmlir.trace(lambda x: jitted(x).sum())(X).vmap(axis_size=2)
     assert not traced
-    # The gradient traces its rules; the other rules remain untraced.
-    program.grad()
-    assert set(volumes()) > {volume}
     batches = np.stack([X, 2 * X])
     close(batched(batches), (2.0 * batches).sum(1))
     close(jax.grad(lambda x: batched(x).sum())(batches), np.full((2, 3), 2.0, np.float32))
 
 
 @pytest.mark.parametrize("name", ["det", "relu", "loop"])
-def test_derivatives_of_what_came_from_the_library(name):
+def test_derivatives_of_derivatives_of_a_shared_function(name):
     f, (x,) = CASES[name]
-    for _ in range(3):
+    for _ in range(2):
         first = jaxmlir.trace(lambda x: f(x))(x).grad()
         second = jaxmlir.trace(lambda x: jnp.sum(first(x)))(x).grad()  # noqa: B023
         second.verify()
     close(second(x), jax.grad(lambda x: jnp.sum(jax.grad(f)(x)))(x))
     restored = jaxmlir.parse(str(first))
     close(restored(x), jax.grad(f)(x))
-
-
-def test_a_second_program_makes_a_volume_and_a_third_one_uses_it():
-    for expected in (0, 1, 1):
-        jaxmlir.trace(lambda a: jnp.linalg.det(a) + 1)(SQUARE).grad()
-        assert len(volumes()) == expected
 
 
 def test_programs_around_the_same_function():
@@ -272,7 +223,6 @@ def test_programs_around_the_same_function():
 
         gradient = jaxmlir.trace(f)(SQUARE, X).grad((0, 1))
         close(gradient(SQUARE, X), jax.grad(f, (0, 1))(SQUARE, X))
-    assert len(volumes()) == 1
 
 
 def made_alike(what):
@@ -306,7 +256,7 @@ def made_alike(what):
 @pytest.mark.parametrize("what", ["rule", "constant", "static", "body"])
 def test_functions_that_look_alike_are_told_apart(what):
     functions = [made_alike(what)(scale) for scale in (2.0, 3.0, 5.0)]
-    for _ in range(3):
+    for _ in range(2):
         for g in functions:
             gradient = jaxmlir.trace(lambda x: jnp.sum(g(x)))(X).grad()  # noqa: B023
             close(gradient(X), jax.grad(lambda x: jnp.sum(g(x)))(X))  # noqa: B023
@@ -314,16 +264,16 @@ def test_functions_that_look_alike_are_told_apart(what):
         close(jaxmlir.trace(both)(X).grad()(X), jax.grad(both)(X))
 
 
-def test_the_configuration_is_part_of_what_is_asked_for():
+def test_each_program_has_the_configuration_that_it_was_traced_in():
     f = jax.jit(lambda x: jnp.sum(x @ x))
     texts = []
-    for precision in ("float32", "bfloat16") * 3:
+    for precision in ("float32", "bfloat16") * 2:
         with jax.default_matmul_precision(precision):
             texts.append(canonical(jaxmlir.trace(lambda x: f(x))(SQUARE).grad()))
-    assert texts[0] == texts[2] == texts[4] != texts[1] == texts[3] == texts[5]
+    assert texts[0] == texts[2] != texts[1] == texts[3]
 
 
-def test_rules_that_were_traced_in_another_configuration_are_not_lent():
+def test_rules_have_the_configuration_that_they_were_traced_in():
     @jax.custom_vjp
     def g(x):
         return x * 1.0
@@ -340,79 +290,16 @@ def test_rules_that_were_traced_in_another_configuration_are_not_lent():
         return str(program.grad())
 
     # All are differentiated outside of the setting that they are traced in.
-    texts = [gradient_in(precision) for precision in ("float32", "bfloat16") * 3]
-    assert texts[0] == texts[2] == texts[4] != texts[1] == texts[3] == texts[5]
+    texts = [gradient_in(precision) for precision in ("float32", "bfloat16") * 2]
+    assert texts[0] == texts[2] != texts[1] == texts[3]
 
 
-def test_the_library_is_bounded(monkeypatch):
-    monkeypatch.setattr(imports, "LIMIT", 3)
-    functions = [jax.jit(lambda x, i=i: jnp.sum(x * i)) for i in range(8)]
-    for g in functions:
-        for _ in range(2):
-            jaxmlir.trace(lambda x: g(x))(X).grad()  # noqa: B023
-            assert len(imports.met_jaxprs) <= 3
-    assert volumes()
-
-
-def test_what_calls_python_is_in_the_library():
+def test_a_derivative_keeps_the_functions_of_its_callbacks_alive():
     f, (x,) = CASES["callback"]
-    for _ in range(3):
-        gradient = jaxmlir.trace(lambda x: f(x))(x).grad()
-    assert len(volumes()) == 1
-    # The program itself keeps the functions of its callbacks alive.
-    imports.met_jaxprs.clear()
+    gradient = jaxmlir.trace(lambda x: f(x))(x).grad()
     gc.collect()
     close(gradient(x), jax.grad(f)(x))
     close(jaxmlir.parse(gradient.as_text())(x), jax.grad(f)(x))
-
-
-def test_level_0_leaves_functions_in_the_library():
-    for _ in range(3):
-        program = jaxmlir.trace(lambda w, x: layer(w, x).sum())(SQUARE, X).optimize(0)
-        close(program.grad()(SQUARE, X), jax.grad(lambda w: layer(w, X).sum())(SQUARE))
-    assert len(volumes()) == 1
-
-
-@pytest.mark.parametrize("what", ["rule", "body"])
-def test_what_is_freed_leaves_the_library(what):
-    def run():
-        g = made_alike(what)(7.0)
-        for _ in range(3):
-            jaxmlir.trace(lambda x: jnp.sum(g(x)))(X).grad().verify()
-        assert volumes()
-
-    run()
-    jax.clear_caches()
-    gc.collect()
-    assert not volumes()
-
-
-def test_a_copy_is_verified_once(monkeypatch):
-    walked = []
-    walk = Verifier.walk
-    monkeypatch.setattr(
-        Verifier, "walk", lambda self, name, *how: (walked.append(name), walk(self, name, *how))
-    )
-    for _ in range(3):
-        walked.clear()
-        gradient = jaxmlir.trace(lambda a: jnp.linalg.det(a) + 1)(SQUARE).grad()
-        gradient.verify()
-    assert walked == [gradient.name]
-    walked.clear()
-    gradient.clone().verify()
-    assert len(walked) == len(gradient.functions)
-
-
-def test_a_changed_copy_is_verified_again():
-    for _ in range(3):
-        gradient = jaxmlir.trace(lambda x: layer(SQUARE, x).sum())(X).grad()
-        gradient.verify()
-    function = gradient.function("layer.fwd")
-    with scope(), ir.InsertionPoint.at_block_begin(function.entry_block):
-        gradient.module.body  # noqa: B018 (who looks at it may change it)
-        ir.Operation.create("jaxpr.sin", [function.type.inputs[0]], [])
-    with pytest.raises(VerificationError, match="expected 1 operand"):
-        gradient.verify()
 
 
 def test_errors_tell_of_the_program_at_hand():
@@ -421,15 +308,15 @@ def test_errors_tell_of_the_program_at_hand():
         return lax.while_loop(lambda x: x < 9.0, lambda x: x * 2.0, x)
 
     errors = []
-    for _ in range(3):
+    for _ in range(2):
         with pytest.raises(TransformError) as caught:
             jaxmlir.trace(lambda x: endless(x))(1.0).grad()
         errors.append(str(caught.value))
-    assert errors[0] == errors[1] == errors[2]
+    assert errors[0] == errors[1]
     assert "test_shared_functions.py" in errors[0]
 
 
-def test_threads_share_the_library():
+def test_threads_differentiate_the_same_function():
     wanted = jax.grad(lambda a: jnp.linalg.det(a))(SQUARE)
     found = []
 

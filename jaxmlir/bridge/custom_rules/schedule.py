@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from jaxmlir._compat import ConfigSnapshot
 from jaxmlir.bridge.custom_rules.pending import PendingRules, RuleSource, UntracedRules
 from jaxmlir.bridge.importer import Importer
 from jaxmlir.dialect.builder import put_in_order
-from jaxmlir.dialect.custom_rule_ops import MARK, is_choosy, is_untraced, marked_ops
+from jaxmlir.dialect.custom_rule_ops import is_choosy, is_untraced
 from jaxmlir.dialect.ir import func, functions, ir, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.rewriting.dedupe import merge_functions
@@ -87,15 +87,6 @@ class RuleTracing:
         result = RuleTracing(program, self.table)
         result.waiting, result.marked, result.held = self.waiting, self.marked, held
         return result
-
-    def sources(self, functions: Iterable[func.FuncOp]) -> dict[int, RuleSource]:
-        """The sources of the rules of the marked ops in some functions, by mark."""
-        sources = {}
-        for op in marked_ops(functions) if self.table is not None else ():
-            source = self.table.of(op)
-            if source is not None:
-                sources[op.attributes[MARK].value] = source
-        return sources
 
     def take_up(
         self, sources: Mapping[int, RuleSource], config: ConfigSnapshot | None = None

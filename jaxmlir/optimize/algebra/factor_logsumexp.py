@@ -22,8 +22,8 @@ or divided by numbers.  Terms that are constant along the summed dimensions are 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import itertools
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from jax import lax
@@ -35,7 +35,6 @@ from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import Work
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import (
-    SymbolUses,
     clone,
     converted,
     create,
@@ -50,11 +49,9 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.algebra.logsumexps import (
     MIN_RATIO,
     NEEDED,
-    Answers,
     LogSumExpMatch,
     LogSumExpReader,
     is_near,
-    is_number,
     worthwhile,
 )
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
@@ -64,13 +61,8 @@ from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
-from jaxmlir.transforms.new_function import ClonePlan, NewFunction
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
-
-# -- The rewriting of a loop body, in terms of the numbers of its ops and values --
-#
-# Bodies that only differ in the values of their constants share one plan.
-
 
 # Gradients of hidden Markov models, time relative to that without the pass, jax 0.10 and 0.12:
 #   states                 8           16          32          64          128
@@ -84,69 +76,28 @@ MIN_ITERATIONS = 8
 VERSION_OPS = 600
 
 
-class Exponentials(NamedTuple):
+class _Exponentials(NamedTuple):
     """The ops that sum up the exponentials of a log-sum-exp, as a function.
 
     Attributes:
       args: the values that are its arguments.
       constants: the constants that are cloned into it.
       total: the value that it returns.
-      ops: the numbers of its ops in the loop body.
     """
 
-    args: tuple[int, ...]
-    constants: tuple[int, ...]
+    args: list[int]
+    constants: list[int]
     total: int
-    ops: tuple[int, ...]
 
 
-class FactoringPlan:
-    """The rewriting of loop bodies that only differ in the values of their constants.
-
-    Attributes:
-      found: the log-sum-exps that become products.
-      exponentials: for each, the function that recomputes its exponentials.
-      check: the ops that compute the values that the test before the loop needs.
-      unused_far: the ops that are dead once the exponentials are recomputed.
-      unused_near: the ops that are dead once the log-sum-exps are logs of products.
-    """
-
-    def __init__(self, body: FunctionView, log_sum_exps: Sequence[LogSumExpMatch]):
-        self._length = len(body.ops)
-        self.found = log_sum_exps
-        self.exponentials: list[Exponentials] = [_exponentials(body, f) for f in log_sum_exps]
-        checked = [f.operands[i] for f in log_sum_exps for i in f.sum.constants]
-        self.check: list[int] = body.backward_slice(checked)[0]
-        self.unused_far: list[int] = _unused(
-            body,
-            {f.steps[-1]: e.args for f, e in zip(log_sum_exps, self.exponentials, strict=True)},
-        )
-        self.unused_near: list[int] = _unused(body, {f.op: f.operands for f in log_sum_exps})
-
-    @property
-    def far(self) -> list[int]:
-        """The ops of the body that recomputes exponentials, by their numbers in the original body;
-        a recomputing op has the number of the sum that it replaces."""
-        again, unused = {f.steps[-1] for f in self.found}, set(self.unused_far)
-        return [i for i in range(self._length) if i in again or i not in unused]
-
-
-def _exponentials(body: FunctionView, log_sum_exp: LogSumExpMatch) -> Exponentials:
+def _exponentials(body: FunctionView, log_sum_exp: LogSumExpMatch) -> _Exponentials:
     of_steps = {v for step in log_sum_exp.steps for v in range(*body.results[step])}
     operands = dict.fromkeys(
         v for step in log_sum_exp.steps for v in body.operands[step] if v not in of_steps
     )
     constants = [v for v in operands if is_constant(body.value(v))]
     (total,) = range(*body.results[log_sum_exp.steps[-1]])
-    args = [v for v in operands if v not in constants]
-    ops = (*(i for v in constants for i in _cloned(body, v)), *log_sum_exp.steps)
-    return Exponentials(tuple(args), tuple(constants), total, ops)
-
-
-def _cloned(body: FunctionView, constant: int) -> list[int]:
-    """The ops to clone for a constant, operands first."""
-    index = body.makers[constant]
-    return [*(i for v in body.operands[index] for i in _cloned(body, v)), index]
+    return _Exponentials([v for v in operands if v not in constants], constants, total)
 
 
 def _unused(body: FunctionView, instead: Mapping[int, Collection[int]]) -> list[int]:
@@ -207,14 +158,13 @@ class FactorLogsumexp(Pass):
             for op, name in named_ops(function):
                 count += name == "jaxpr.scan" and loops.rewrite(function, op)
         if count:
-            keep_reachable(program, entries, loops.uses)
+            keep_reachable(program, entries)
         return count > 0
 
 
 class _BodyVersions(NamedTuple):
     """The two versions of the body of a loop."""
 
-    body: FunctionView
     check: func.FuncOp
     """The function that chooses the version, given the loop's constants."""
     far: str
@@ -223,34 +173,6 @@ class _BodyVersions(NamedTuple):
     """The body with products."""
     split: FunctionSplit | None
     """The split of the body with products, if it has loop-invariant ops to hoist."""
-    patterns: _Patterns | None
-    """The clone plans for bodies that are alike."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Patterns:
-    """The two versions of a body as patterns, from which the versions of like bodies are cloned."""
-
-    check: ClonePlan
-    far: ClonePlan
-    near: ClonePlan
-    exponentials: list[ClonePlan]
-    split: FunctionSplit | None
-    invariant: ClonePlan | None
-    """The template of the split."""
-
-    def write(
-        self, rules: Rules, symbol: str, body: FunctionView, uses: SymbolUses
-    ) -> _BodyVersions:
-        """Writes the two versions of another body that is alike."""
-        ops = body.signatures
-        far, near = (pattern.write(rules, symbol, ops, uses) for pattern in (self.far, self.near))
-        again = [pattern.write(rules, "exponentials", ops, uses) for pattern in self.exponentials]
-        self.far.refer(rules, far, again, uses)
-        split = self.split
-        if split is not None and self.invariant is not None:
-            split = replace(split, symbol=near, template=self.invariant.like(ops))
-        return _BodyVersions(body, self.check.like(ops), far, near, split, self)
 
 
 class _LoopFactoring:
@@ -264,20 +186,12 @@ class _LoopFactoring:
         self._splits = FunctionSplits(self._rules, self._graph, self._bodies, GROWTH)
         self._work = Work(program)
         self._least = options.min_elements, options.min_ratio
-        # By the structure of a body: its plans, each with the answers about constants behind it.
-        self._plans: dict[Hashable, list[tuple[Answers, FactoringPlan | None]]] = {}
         self._min_iterations = options.min_iterations
         self._compile_time = CompileTime(program, options.calls)
         self._exponential = program.target.costs.transcendental
         # By the body, and the numbers of its constants and carried values.
         self._by_body: dict[tuple[str, int, int], _BodyVersions | None] = {}
-        # The symbol uses of functions that are unchanged, or copies of others.
-        self.uses = self._graph.uses_in(program)
-        # For each plan a body with products.
-        self._near: dict[FactoringPlan, FunctionView] = {}
-        self._patterns: dict[Hashable, _Patterns] = {}
-        # By the patterns of the body, and the other properties of the loop.
-        self._loops: dict[Hashable, ClonePlan] = {}
+        self._changed: set[str] = set()
 
     def rewrite(self, function: func.FuncOp, op: Any) -> bool:
         """Gives a loop in a function a second version, if that pays; returns whether it does."""
@@ -292,11 +206,11 @@ class _LoopFactoring:
         versions = self._by_body[key]
         if versions is None:
             return False
-        self.uses.pop(function.name.value, None)
+        self._changed.add(function.name.value)
         if versions.split is not None:
             report(versions.split, f"{scan.length} times")
         operands = list(op.operands)
-        branches = [self._branch(name, versions, scan, op, operands) for name in _BRANCHES]
+        branches = [self._branch(name, versions, scan, op) for name in _BRANCHES]
         with ir.InsertionPoint(op), op.location:
             (index,) = inline(versions.check, operands[: scan.num_consts])
             attributes = {"branches": ir.ArrayAttr.get([symbol_ref(b) for b in branches])}
@@ -304,40 +218,18 @@ class _LoopFactoring:
             toolbox.replace(op, create("jaxpr.cond", types, [index, *operands], attributes))
         return True
 
-    def _branch(
-        self,
-        name: str,
-        versions: _BodyVersions,
-        scan: ScanOp,
-        op: Any,
-        operands: Sequence[ir.Value],
-    ) -> str:
+    def _branch(self, name: str, versions: _BodyVersions, scan: ScanOp, op: Any) -> str:
         """Writes a function that runs a loop with another body, with loop-invariant ops hoisted."""
-        ops, patterns, types = (
-            versions.body.signatures,
-            versions.patterns,
-            [v.type for v in operands],
-        )
         symbol, split = (versions.far, None) if name == _FAR else (versions.near, versions.split)
-        other = scan.length, scan.reverse, *scan.other.items(), *types
-        key = patterns, name, other, op.location.attr
-        pattern = None if patterns is None else self._loops.get(key)
-        if pattern is not None:
-            branch = pattern.write(self._rules, name, ops, self.uses)
-            pattern.refer(self._rules, branch, [symbol], self.uses)
-            return branch
-        new = NewFunction(self._rules, name, types, versions.body.function)
+        like = self._program.function(scan.body)
+        new = NewFunction(self._rules, name, [v.type for v in op.operands], like)
         with new.body(), op.location:
             args, counts = new.args, scan.counts
             if split is not None:
                 values = inline(split.template, chosen(args, split.uses.fixed))
                 args, counts = split.arguments(args, values), (split.num_before, scan.num_carry)
             results = scan.with_body(symbol, *counts).write(self._rules, args)
-        symbol = new.finish(results)
-        if patterns is not None:
-            sources = [] if split is None else patterns.invariant.sources
-            self._loops[key] = ClonePlan(new.op, ops, sources, [(len(sources), "jaxpr")])
-        return symbol
+        return new.finish(results)
 
     def _versions(self, scan: ScanOp) -> _BodyVersions | None:
         symbol, num_consts = scan.body, scan.num_consts
@@ -347,89 +239,42 @@ class _LoopFactoring:
         function = self._program.function(symbol)
         if not can_change(function):
             return None
-        is_as_read = symbol in self.uses
+        is_as_read = symbol not in self._changed
         body = analyses_of(self._program).body(function) if is_as_read else FunctionView(function)
-        plan = self._plan(body, num_consts)
-        if plan is None:
+        log_sum_exps = worthwhile(self._work, LogSumExpReader(body, num_consts), *self._least)
+        saved = self._exponential * sum(f.sum.size for f in log_sum_exps)
+        if not log_sum_exps or not self._compile_time.pays(symbol, VERSION_OPS, saved):
             return None
-        saved = self._exponential * sum(f.sum.size for f in plan.found)
-        if not self._compile_time.pays(symbol, VERSION_OPS, saved):
-            return None
-        for f in plan.found:
+        for f in log_sum_exps:
             size = f.sum.size
             remark(body.ops[f.op], f"factored: {size} exponentials per iteration become a product")
-        key = plan, scan.counts, body.likeness
-        patterns = self._patterns.get(key)
-        if patterns is not None:
-            return patterns.write(self._rules, symbol, body, self.uses)
-        versions = self._write(plan, body, scan)
-        if versions.patterns is not None:
-            self._patterns[key] = versions.patterns
-        return versions
+        return self._write(log_sum_exps, body, scan)
 
-    def _plan(self, body: FunctionView, num_consts: int) -> FactoringPlan | None:
-        """The plan of a body; ``None`` if it stays as it is."""
-        plans = self._plans.setdefault((body.structure, num_consts), [])
-        for answers, plan in plans:
-            if all(is_number(body, *question) == answer for question, answer in answers.items()):
-                return plan
-        reader = LogSumExpReader(body, num_consts)
-        matches = worthwhile(self._work, reader, *self._least)
-        plan = FactoringPlan(body, matches) if matches else None
-        plans.append((reader.answers, plan))
-        return plan
-
-    def _write(self, plan: FactoringPlan, body: FunctionView, scan: ScanOp) -> _BodyVersions:
-        """Writes the two versions of a body that is like none before."""
+    def _write(
+        self, log_sum_exps: Sequence[LogSumExpMatch], body: FunctionView, scan: ScanOp
+    ) -> _BodyVersions:
         far, near = (body.of_copy(self._bodies.copy(scan.body, body)) for _ in range(2))
-        again = [
+        used_far: dict[int, Collection[int]] = {}
+        for f in log_sum_exps:
+            exponentials = _exponentials(body, f)
             self._recompute(f, exponentials, far)
-            for f, exponentials in zip(plan.found, plan.exponentials, strict=True)
-        ]
-        self._put(plan.found, near)
-        for version, unused in ((far, plan.unused_far), (near, plan.unused_near)):
-            for index in unused:
+            used_far[f.steps[-1]] = exponentials.args
+        self._put(log_sum_exps, near)
+        used_near = {f.op: f.operands for f in log_sum_exps}
+        for version, used in ((far, used_far), (near, used_near)):
+            for index in _unused(body, used):
                 version.ops[index].operation.erase()
-        alike = self._near.get(plan)
-        near_view = FunctionView(near.function) if alike is None else alike.of_copy(near.function)
-        self._near[plan] = near_view
-        check, sources = self._check(plan, body, scan.num_consts)
-        # The constants of the body with products, mapped to those of the original body.
-        remaining = set(range(len(body.ops))).difference(plan.unused_near)
-        constants = {
-            near_view.ops.index(near.ops[i]): i
-            for i in remaining
-            if body.names[i] == "jaxpr.constant"
-        }
-        symbol = near.function.name.value
+        check = self._check(log_sum_exps, body, scan.num_consts)
+        near_view, symbol = FunctionView(near.function), near.function.name.value
         split = self._splits.of_scan(scan.with_body(symbol, *scan.counts), body.arity, near_view)
-        patterns = None
-        # References of the body to other functions are not tracked.
-        if body.likeness and body.returned and not body.references():
-            left = range(len(near_view.ops)) if split is None else split.left
-            invariant, ops = None, body.signatures
-            if split is not None:
-                invariant = ClonePlan(split.template, ops, map(constants.get, split.moved))
-            references = [(plan.far.index(f.steps[-1]), "jaxpr") for f in plan.found]
-            patterns = _Patterns(
-                check=ClonePlan(check, ops, sources),
-                far=ClonePlan(far.function, ops, plan.far, references),
-                near=ClonePlan(near.function, ops, map(constants.get, left)),
-                exponentials=[
-                    ClonePlan(function, ops, exponentials.ops)
-                    for function, exponentials in zip(again, plan.exponentials, strict=True)
-                ],
-                split=split,
-                invariant=invariant,
-            )
-        return _BodyVersions(body, check, far.function.name.value, symbol, split, patterns)
+        return _BodyVersions(check, far.function.name.value, symbol, split)
 
     def _recompute(
-        self, log_sum_exp: LogSumExpMatch, exponentials: Exponentials, body: FunctionView
-    ) -> func.FuncOp:
+        self, log_sum_exp: LogSumExpMatch, exponentials: _Exponentials, body: FunctionView
+    ) -> None:
         """Has the derivative of a log-sum-exp recompute its exponentials: outlines these into a
         function, called by ``remat2``."""
-        args, constants, total, _ = exponentials
+        args, constants, total = exponentials
         types = [body.types[v] for v in args]
         new = NewFunction(self._rules, "exponentials", types, body.function)
         location = body.ops[log_sum_exp.op].location
@@ -445,7 +290,6 @@ class _LoopFactoring:
             operands = [body.value(v) for v in args]
             (again,) = create("jaxpr.remat2", [body.types[total]], operands, attributes)
         body.value(total).replace_all_uses_with(again)
-        return new.op
 
     def _put(self, log_sum_exps: Sequence[LogSumExpMatch], body: FunctionView) -> None:
         """Replaces log-sum-exps by logs of products; the old ops stay, without users."""
@@ -459,29 +303,24 @@ class _LoopFactoring:
             body.value(old).replace_all_uses_with(new[old])
 
     def _check(
-        self, plan: FactoringPlan, body: FunctionView, num_consts: int
-    ) -> tuple[func.FuncOp, list[int | None]]:
-        """The function that computes the number of the version from the constants of a body; and
-        for each of its ops the op of the body that it is a copy of, or ``None``."""
+        self, log_sum_exps: Sequence[LogSumExpMatch], body: FunctionView, num_consts: int
+    ) -> func.FuncOp:
+        """The function that computes the number of the version from the constants of a body."""
         types = body.types[:num_consts]
         new = NewFunction(self._rules, "near", types, body.function, detached=True)
         values = dict(enumerate(new.args))
-        answers, sources = [], []
+        checked = [[f.operands[i] for i in f.sum.constants] for f in log_sum_exps]
         with new.body():
-            for f in plan.found:
-                for index in plan.check:
-                    if index < f.op and body.results[index][0] not in values:
-                        copies = body.copy(index, [values[v] for v in body.operands[index]])
-                        values.update(zip(range(*body.results[index]), copies, strict=True))
-                        sources.append(index)
-                constants = [values[f.operands[i]] for i in f.sum.constants]
+            body.copy_ops(body.backward_slice(itertools.chain(*checked))[0], values)
+            answers = []
+            for f, constants in zip(log_sum_exps, checked, strict=True):
                 with body.ops[f.op].location:
-                    answers += self._rules.emit(f.sum.near, constants, ("near", f.sum))
-                sources += [None] * (len(new.block.operations) - len(sources))
+                    operands = [values[v] for v in constants]
+                    answers += self._rules.emit(f.sum.near, operands, ("near", f.sum))
             with body.function.location:
                 index = self._rules.emit(_as_index, answers)
         new.finish(index)
-        return new.op, sources
+        return new.op
 
 
 _FAR = "far_apart"

@@ -205,23 +205,15 @@ class _Maximum(NamedTuple):
     stopped: bool
 
 
-Answers = dict[tuple[int, float], bool]
-"""Whether values are constants of some number: the only questions about a body's constants."""
-
-
 class LogSumExpReader:
     """Finds the log-sum-exps of a body.
 
     Args:
       num_consts: the number of its leading arguments that are loop-invariant.
-
-    Attributes:
-      answers: the questions about the body's constants so far, with the answers.
     """
 
     def __init__(self, body: FunctionView, num_consts: int):
         self.body = body
-        self.answers: Answers = {}
         self._same = same = set(range(num_consts))
         for index, name in enumerate(body.names):
             if name in _SAME and same.issuperset(body.operands[index]) and self._is_plain(index):
@@ -286,6 +278,7 @@ class LogSumExpReader:
         """A value as the maximum of the terms; ``None`` if it is none."""
         names, operands = self.body.names, self.body.operands
         guarded = stopped = False
+        scalings: list[tuple[str, int]] = []
         while (index := self._behind(value)) is not None:
             match names[index].removeprefix("jaxpr."):
                 case "stop_gradient":
@@ -302,6 +295,10 @@ class LogSumExpReader:
                     if len(others) != 1:
                         return None
                     (value,) = others
+                # max(x) / c = max(x / c) where c > 0
+                case "div" | "mul" if self._is_positive(operands[index][1]):
+                    value, factor = operands[index]
+                    scalings.append((names[index], factor))
                 case "reduce_max":
                     break
                 case _:
@@ -313,6 +310,11 @@ class LogSumExpReader:
         if inner is not None:
             stopped = True
             (source,) = operands[inner]
+        for name, factor in scalings:
+            scaled = self._op(terms, name)
+            if scaled is None or operands[scaled][1] != factor:
+                return None
+            terms = operands[scaled][0]
         return _Maximum(guarded, stopped) if source == terms else None
 
     def _of_terms(
@@ -409,8 +411,12 @@ class LogSumExpReader:
         return value, tuple(range(len(self._shape(value))))
 
     def _is(self, value: int, number: float) -> bool:
-        answer = self.answers[value, number] = is_number(self.body, value, number)
-        return answer
+        return bool(_number(self.body, value) == number)
+
+    def _is_positive(self, value: int) -> bool:
+        """Whether a value is a scalar constant that is a positive, finite number."""
+        number = None if self._shape(value) else _number(self.body, value)
+        return number is not None and bool(0 < number < math.inf)
 
     def _shape(self, value: int) -> tuple[int, ...]:
         return tuple(aval_of(self.body.types[value]).shape)
@@ -436,8 +442,8 @@ class LogSumExpReader:
         return elements(signature.operands[0]) == elements(signature.results[0])
 
 
-def is_number(body: FunctionView, value: int, number: float) -> bool:
-    """Whether every element of a value is known to be a constant number."""
+def _number(body: FunctionView, value: int) -> np.generic | None:
+    """The constant number that every element of a value is; ``None`` if it is not known."""
 
     def node_of(value: int) -> OpView | None:
         index = body.makers[value]
@@ -445,7 +451,7 @@ def is_number(body: FunctionView, value: int, number: float) -> bool:
             return None
         return OpView(body.ops[index], body.names[index], body.operands[index])
 
-    return bool(number_of(value, node_of) == number)
+    return number_of(value, node_of)
 
 
 def _both_ways(operands: list[int]) -> list[tuple[int, int]]:

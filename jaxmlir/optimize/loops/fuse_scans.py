@@ -68,13 +68,10 @@ class FuseScans(Pass):
         graph = analyses_of(program).graph
         entries = graph.entry_points()
         fusion = _Fusion(program, self.max_work)
-        uses = graph.uses_in(program)
         for function in graph.outside_kernels(SCANS):
-            if fusion.visit(function):
-                del uses[function.name.value]
+            fusion.visit(function)
         if fusion.changed:
-            uses.update(fusion.rules.functions.copied)
-            keep_reachable(program, entries, uses)
+            keep_reachable(program, entries)
         return bool(fusion.changed)
 
 
@@ -94,14 +91,13 @@ class _Fusion:
         self._shared_rules = SharedRules(program)
         self._bodies = BodyClasses(self.rules, self._read)
 
-    def visit(self, function: func.FuncOp) -> bool:
-        """Fuses scans of a function until there are no more to fuse; whether there were any."""
+    def visit(self, function: func.FuncOp) -> None:
+        """Fuses scans of a function until there are no more to fuse."""
         symbol = function.name.value
         while groups := self._groups(self._read(symbol)):
             for group in groups:
                 self._merge(group)
             self.changed.add(symbol)
-        return symbol in self.changed
 
     def _read(self, symbol: str) -> FunctionView:
         function = self._program.function(symbol)

@@ -23,14 +23,14 @@ results have no other use; and if the contiguous pieces of memory of a row fill 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from jaxmlir import toolbox
 from jaxmlir.analysis.call_graph import SCANS, CallGraph, visit_functions
-from jaxmlir.analysis.function_view import FunctionView, OpView
+from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.liveness import count_of
 from jaxmlir.analysis.manager import analyses_of
@@ -50,10 +50,8 @@ from jaxmlir.optimize.loops.scan_editor import (
 )
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
-from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.edit import before_return
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
-from jaxmlir.transforms.new_function import ClonePlan, is_model
 from jaxmlir.transforms.templates import Rules
 
 # -- Views: arrays whose elements are elements of another array --
@@ -279,7 +277,7 @@ class InplaceScans(Pass):
     def run(self, program: Module) -> bool:
         graph = analyses_of(program).graph
         scans = _Scans(program, graph, self.min_piece)
-        return visit_functions(program, scans.visit, graph, SCANS, scans.uses)
+        return visit_functions(program, scans.visit, graph, SCANS)
 
 
 class _InplaceScan(NamedTuple):
@@ -297,31 +295,6 @@ class _InplaceScan(NamedTuple):
     rows: list[ViewRows | None]
     places: list[Destination | None]
 
-    @property
-    def likeness(self) -> Hashable:
-        """A key of everything but the body that determines the edited loop."""
-        scan = self.scan
-        return (
-            (*scan.counts, scan.length, scan.reverse, *scan.other.items(), self.op.location.attr),
-            tuple([rows and rows.view.key for rows in self.rows]),
-            tuple([place and place.rows.view.key for place in self.places]),
-        )
-
-
-class _EditedScan(NamedTuple):
-    """An edited scan, as a pattern for others with bodies that are alike.
-
-    Attributes:
-      pattern: the plan to write its body.
-      types: the types of its results.
-      consts, xs: which constants, with the arrays read in place, and which slices it still takes.
-    """
-
-    pattern: ClonePlan
-    types: list[ir.Type]
-    consts: list[bool]
-    xs: list[bool]
-
 
 class _Scans:
     """The scans of a program."""
@@ -332,9 +305,6 @@ class _Scans:
         self._bodies = LoopEditor(Rules(program), graph)
         # The results of :meth:`_rows_of` for values of the function: many scans may read a value.
         self._rows: dict[ir.Value, ViewRows | None] = {}
-        # The symbols that each function refers to, for unchanged functions and copies.
-        self.uses = graph.uses_in(program)
-        self._edited: dict[Hashable, _EditedScan] = {}
 
     def visit(self, function: func.FuncOp) -> bool:
         """Makes the scans of a function read and write in place; whether any was changed."""
@@ -342,7 +312,6 @@ class _Scans:
         changed = any([self._in_place(op) for op, _ in loops_of(function, SCANS)])
         if changed:
             drop_dead_ops(function)
-            self.uses.pop(function.name.value, None)
         return changed
 
     def _in_place(self, op: Any) -> bool:
@@ -359,15 +328,7 @@ class _Scans:
         if not (num_read or num_written) or not can_change(function):
             return False
         remark(op, f"arrays read in place: {num_read}, written in place: {num_written}")
-        body = analyses_of(self._program).one_of_many(scan.body)
-        key = body and (loop.likeness, body.likeness)
-        edited = self._edited.get(key)
-        if edited is not None:
-            self._edit_like(edited, loop, body)
-        elif body is not None and is_model(body):
-            self._edited[key] = self._edit(loop, body)
-        else:
-            self._edit(loop)
+        self._edit(loop)
         for place in places:
             if place is not None:
                 place.erase()
@@ -376,16 +337,10 @@ class _Scans:
         erase(op)
         return True
 
-    def _edit(self, loop: _InplaceScan, body: FunctionView | None = None) -> _EditedScan | None:
-        """Rewrites the op and its body; returns a pattern for others that are alike.
-
-        Args:
-          body: the view of the old body, if others may be like it.
-        """
+    def _edit(self, loop: _InplaceScan) -> None:
+        """Rewrites the op and its body."""
         op = loop.op
         editor = ScanEditor(self._bodies, op, loop.scan)
-        self.uses.pop(editor.body.name.value, None)
-        first = next(iter(body_of(editor.body).operations))
         counter = _StepCounter(editor)
         for item, rows in zip(editor.xs, loop.rows, strict=True):
             if rows is not None:
@@ -404,37 +359,7 @@ class _Scans:
                     after = place.rows.write(argument, index, editor.out(item))
                 editor.ys.remove(item)
                 editor.carry.append(CarriedValue(init, argument, after, place.array))
-        before = editor.consts, editor.xs
         editor.write()
-        if body is None:
-            return None
-        # All ops of the old body still have users: new ops are before and behind these.
-        start = list(body_of(editor.body).operations).index(first)
-        sources = [*[None] * start, *range(len(body.ops))]
-        return _EditedScan(
-            ClonePlan(editor.body, body.signatures, sources),
-            list(editor.body.type.results),
-            [item in editor.consts for item in before[0]],
-            [item in editor.xs for item in before[1]],
-        )
-
-    def _edit_like(self, known: _EditedScan, loop: _InplaceScan, body: FunctionView) -> None:
-        """Rewrites an op and its body by the pattern of a loop that is alike."""
-        op, scan, rules = loop.op, loop.scan, self._bodies.rules
-        symbol = self._bodies.own_like(scan.body, known.pattern, body.signatures, self.uses)
-        (consts, carry, xs), (final, stacked) = loop.operands, loop.results
-        places = [place for place in loop.places if place is not None]
-        consts = [*consts, *(rows.view.array for rows in loop.rows if rows is not None)]
-        carry = [*carry, _first_number(op, scan), *(place.prepared(rules, op) for place in places)]
-        args = [*chosen(consts, known.consts), *carry, *chosen(xs, known.xs)]
-        edited = scan.with_body(symbol, sum(known.consts), len(carry))
-        with ir.InsertionPoint(op), op.location:
-            results = edited.write(rules, args, known.types)
-        left = [v for v, place in zip(stacked, loop.places, strict=True) if place is None]
-        olds = [*final, None, *(place.array for place in places), *left]
-        for old, value in zip(olds, results, strict=True):
-            if old is not None:
-                old.replace_all_uses_with(value)
 
     def _rows_of(self, value: ir.Value) -> ViewRows | None:
         """The rows of a value in the array to read them from; ``None`` if that does not pay, or if

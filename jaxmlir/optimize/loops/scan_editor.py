@@ -7,7 +7,7 @@ each with its argument or result of the body, and rewrites the op and the body f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,6 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import (
-    SymbolUses,
     drop_dead_ops,
     erase,
     is_used,
@@ -30,11 +29,10 @@ from jaxmlir.dialect.builder import (
 from jaxmlir.dialect.effect_attributes import has_lasting_effects
 from jaxmlir.dialect.ir import body_of, func, ir, is_private
 from jaxmlir.dialect.module import Module
-from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.support.masks import split
 from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.higher_order.loops import ScanOp
-from jaxmlir.transforms.new_function import ClonePlan, copy_function
+from jaxmlir.transforms.new_function import copy_function
 from jaxmlir.transforms.templates import Rules
 
 
@@ -57,23 +55,6 @@ class LoopEditor:
             return function
         self._uses[symbol] -= 1
         return self.copy(symbol)
-
-    def own_like(
-        self, symbol: str, pattern: ClonePlan, body: Sequence[Signature], uses: SymbolUses
-    ) -> str:
-        """Applies a plan to ``@symbol``, or to a copy if it has other users; returns the symbol.
-
-        Args:
-          body: the ops before the change.
-          uses: the symbols that each function refers to, which is updated.
-        """
-        if self._uses[symbol] == 1:
-            pattern.replace(self.rules, symbol, body, uses)
-            return symbol
-        self._uses[symbol] -= 1
-        name = pattern.write(self.rules, symbol, body, uses)
-        self._uses[name] = 1
-        return name
 
     def give_back(self, symbol: str, function: func.FuncOp) -> None:
         """Undoes :meth:`own`."""

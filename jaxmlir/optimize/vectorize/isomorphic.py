@@ -505,11 +505,7 @@ class BodyClasses:
         body = self._read(symbol)
         named = zip(body.ops, body.names, strict=True)
         self._constants[symbol] = [op for op, name in named if name == "jaxpr.constant"]
-        number = self._numbers.get(body.likeness)
-        if number is None:
-            number = self._numbers.setdefault(body.structure, len(self._firsts))
-            if body.likeness is not None:
-                self._numbers[body.likeness] = number
+        number = self._numbers.setdefault(body.structure, len(self._firsts))
         if number == len(self._firsts):
             self._firsts.append(body)
         return number

@@ -14,7 +14,6 @@ from jaxmlir.errors import ArgumentError
 from jaxmlir.program import arguments
 from jaxmlir.program.transforms.ends import finish, start
 from jaxmlir.support.options import integer
-from jaxmlir.transforms.imports import library_first
 from jaxmlir.transforms.vmap import batch_axis
 from jaxmlir.transforms.vmap import vmap as vmap_function
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from jaxmlir.program.program import Program
 
 
-@library_first
 def vmap(
     program: Program,
     in_axes: Any = 0,
@@ -44,15 +42,12 @@ def vmap(
     axis_size = _size(axis_size)
     if not isinstance(spmd_axis_name, tuple | None):
         spmd_axis_name = (spmd_axis_name,)
-    # The library does not serve these: a symbolic size or an axis name belongs to one program.
-    lends = isinstance(axis_size, int) and axis_name is None and spmd_axis_name is None
-    result, rules, symbol = start(program, custom_rules="none", lends=lends)
+    result, rules, symbol = start(program, custom_rules="none")
     with scope():
         axis = batch_axis(axis_size, axis_name, spmd_axis_name)
         batched, _ = vmap_function(rules, symbol, in_dims, axis, out_dims)
-        copied = rules.functions.copy_in(batched)
     trees = program.in_tree, _batched_tree(program, axis_size, out_axes)
-    return finish(result, batched, *trees, arg_names=program.arg_names, copied=copied)
+    return finish(result, batched, *trees, arg_names=program.arg_names)
 
 
 def _batched_tree(program: Program, axis_size: Any, out_axes: Any) -> Any:

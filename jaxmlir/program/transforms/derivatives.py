@@ -27,7 +27,6 @@ from jaxmlir.program.transforms.ends import (
     tuple_of,
 )
 from jaxmlir.support.options import integer
-from jaxmlir.transforms.imports import library_first
 from jaxmlir.transforms.jvp import active_arguments
 from jaxmlir.transforms.jvp import jvp as jvp_function
 from jaxmlir.transforms.linearize import LinearizedFunctions
@@ -43,12 +42,11 @@ if TYPE_CHECKING:
     from jaxmlir.program.program import Program
 
 
-@library_first
 def jvp(program: Program, custom_vjp_forward: str = "error") -> Program:
     """The program that :meth:`Program.jvp` returns."""
     _check_forward(custom_vjp_forward)
     args_tree, out_tree = args_tree_of(program, "jvp"), program.out_tree
-    result, rules, symbol = start(program, lends=custom_vjp_forward == "error")
+    result, rules, symbol = start(program)
     with scope():
         function = result.function(symbol)
         active = active_arguments(result, symbol, ())
@@ -65,9 +63,8 @@ def jvp(program: Program, custom_vjp_forward: str = "error") -> Program:
         if custom_vjp_forward == "transpose":
             _expand_custom_lin(rules, core_symbol)
         adapted = adapt(rules, core_symbol, f"{symbol}.jvp", arguments, results)
-        copied = rules.functions.copy_in(adapted)
     in_tree, tree = arguments_of(args_tree, args_tree), tuple_of([out_tree, out_tree])
-    return finish(result, adapted, in_tree, tree, f"{symbol}.jvp", copied=copied)
+    return finish(result, adapted, in_tree, tree, f"{symbol}.jvp")
 
 
 def _check_forward(custom_vjp_forward: str) -> None:
@@ -83,7 +80,6 @@ def _expand_custom_lin(rules: Rules, symbol: str) -> None:
     expand_custom_lin(rules, [symbol])
 
 
-@library_first
 def linearize(
     program: Program,
     while_loops: str = "error",
@@ -93,8 +89,7 @@ def linearize(
     """The programs that :meth:`Program.linearize` returns."""
     _check_forward(custom_vjp_forward)
     args_tree, out_tree = args_tree_of(program, "linearize"), program.out_tree
-    lends = custom_vjp_forward == "error"
-    result, rules, symbol = start(program, while_loops, checkpoints, lends=lends)
+    result, rules, symbol = start(program, while_loops, checkpoints)
     with scope():
         function = result.function(symbol)
         active = active_arguments(result, symbol, ())
@@ -108,13 +103,12 @@ def linearize(
     return _pair(program, rules, halves, halves.lin, f"{symbol}.lin", tangents, results, *trees)
 
 
-@library_first
 def vjp(
     program: Program, while_loops: str = "error", checkpoints: int | None = None
 ) -> tuple[Program, Program]:
     """The programs that :meth:`Program.vjp` returns."""
     args_tree, out_tree = args_tree_of(program, "vjp"), program.out_tree
-    result, rules, symbol = start(program, while_loops, checkpoints, reverse=True, lends=True)
+    result, rules, symbol = start(program, while_loops, checkpoints, reverse=True)
     with scope():
         function = result.function(symbol)
         active = active_arguments(result, symbol, ())
@@ -152,16 +146,15 @@ def _pair(
         fwd, sizes = _with_sizes(program, rules, halves, [*residuals, *operands])
         residuals += [(t, False) for t in sizes]
         adapted = adapt(rules, linear, name, [*residuals, *operands], results)
-        copied = rules.functions.copy_in(fwd, adapted)
         rules.program.changed()
-        of_first = reachable(rules.program.functions, fwd, uses=copied.uses)
+        of_first = reachable(rules.program.functions, fwd)
     residual_tree = jax.tree.structure((0,) * len(residuals))
     fwd_out = tuple_of([program.out_tree, residual_tree])
     in_tree = arguments_of(residual_tree, *in_trees)
     first, names = rules.program.clone(among=of_first), (f"{program.name}.fwd", program.arg_names)
     return (
-        finish(first, fwd, program.in_tree, fwd_out, *names, copied=copied),
-        finish(rules.program, adapted, in_tree, out_tree, name, copied=copied),
+        finish(first, fwd, program.in_tree, fwd_out, *names),
+        finish(rules.program, adapted, in_tree, out_tree, name),
     )
 
 
@@ -190,7 +183,6 @@ def _with_sizes(
 # --- gradients, Jacobians and Hessians ------------------------------------------------------------
 
 
-@library_first
 def grad(
     program: Program,
     argnums: int | Sequence[int] = 0,
@@ -215,7 +207,7 @@ def grad(
             f"{arguments.structure(value_tree)}{hint}",
         )
     _check_dtypes(program, chosen, holomorphic, allow_int)
-    result, rules, symbol = start(program, while_loops, checkpoints, reverse=True, lends=True)
+    result, rules, symbol = start(program, while_loops, checkpoints, reverse=True)
     with scope():
         inputs = list(result.function(symbol).type.inputs)
         tangible = active_arguments(result, symbol, ())
@@ -235,7 +227,6 @@ def grad(
             ]
         first = [*values, *aux] if value else []
         set_results(function, [*first, *gradients, *([] if value else aux)])
-        copied = rules.functions.copy_in(gradient)
     pieces = [args_tree.children()[i] for i in positions]
     grads = tuple_of(pieces) if integer(argnums) is None else pieces[0]
     if value:
@@ -243,9 +234,7 @@ def grad(
         tree = tuple_of([first_tree, grads])
     else:
         tree = grads if aux_tree is None else tuple_of([grads, aux_tree])
-    return finish(
-        result, gradient, program.in_tree, tree, f"{symbol}.grad", program.arg_names, copied=copied
-    )
+    return finish(result, gradient, program.in_tree, tree, f"{symbol}.grad", program.arg_names)
 
 
 def _value_and_aux(program: Program) -> list[Any]:

@@ -17,9 +17,7 @@ from jaxmlir.errors import ArgumentError, count
 from jaxmlir.rewriting.dedupe import dedupe_functions, rename_functions, short_name
 from jaxmlir.support.options import integer
 from jaxmlir.transforms.checkpoint_while import checkpoint_while
-from jaxmlir.transforms.discharge_refs import discharge_refs, makes_references
-from jaxmlir.transforms.imports import Loans, SharedFunctions, Unavailable, volumes_for
-from jaxmlir.transforms.memo import CopiedFunctions
+from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.weak_types import infer_weak_types
 
@@ -34,7 +32,6 @@ def start(
     custom_rules: Literal["all", "met", "none"] = "met",
     *,
     reverse: bool = False,
-    lends: bool = False,
 ) -> tuple[Program, Rules, str]:
     """A copy of the program to transform, its :class:`Rules`, and the function to transform.
 
@@ -42,38 +39,18 @@ def start(
       custom_rules: which custom rules are traced: ``"all"`` now, ``"met"`` when a derivative meets
         them, or ``"none"``; others only if somebody asks for them after :func:`finish`.
       reverse: whether linearized functions will be transposed.
-      lends: whether functions of the library may be used; they are copied in before :func:`finish`.
     """
     # Another thread may be tracing rules, and writing them into the module.
     with program.rule_tracing.lock:
-        result, volumes = _copy(program, while_loops, custom_rules, reverse, lends)
-    if makes_references(result):
-        if volumes:
-            raise Unavailable
-        discharge_refs(result)
+        result = program.clone(hold_rules=custom_rules != "all")
+    discharge_refs(result)
 
     def prepare(symbol: str) -> None:
         checkpoint_while(result, symbol, while_loops, checkpoints)
 
     prepare(result.name)
     with scope():
-        rules = Rules(result, reverse=reverse, prepare=prepare)
-        if volumes:
-            rules.functions.loans = Loans(rules, volumes)
-        return result, rules, result.name
-
-
-def _copy(
-    program: Program, while_loops: str, custom_rules: str, reverse: bool, lends: bool
-) -> tuple[Program, dict[str, SharedFunctions]]:
-    """The copy, and the library's volumes for functions that it calls."""
-    volumes: dict[str, SharedFunctions] = {}
-    reached: set[str] = set()
-    if lends and while_loops == "error":
-        rules_wait = custom_rules == "none"
-        volumes, reached = volumes_for(program, reverse=reverse, rules_wait=rules_wait)
-    among = reached if volumes else None
-    return program.clone(hold_rules=custom_rules != "all", among=among), volumes
+        return result, Rules(result, reverse=reverse, prepare=prepare), result.name
 
 
 def finish(
@@ -83,29 +60,25 @@ def finish(
     out_tree: Any,
     name: str | None = None,
     arg_names: Sequence[str] = (),
-    *,
-    copied: CopiedFunctions,
 ) -> Program:
     """Makes ``@symbol`` the program's public function, under ``name`` where that is free.
 
     Args:
       arg_names: the names of the flat arguments, if they have names.
-      copied: the result of ``rules.functions.copy_in``.
     """
-    copies, uses = copied
     with scope():
         program.changed()
-        make_public(program, symbol, uses, copies)
-        copies = {name: copy for name, copy in copies.items() if name in program.functions}
+        uses = SymbolUses(program)
+        make_public(program, symbol, uses)
         # Functions are exported to run JAX's rules on them, and imported again as copies.
-        if dedupe_functions(program, copies):
+        if dedupe_functions(program):
             uses = SymbolUses(program)
         program.changed(put_in_order(program.functions, symbol, uses))
         function = program.function(symbol)
         names = _short_names(program)
         if name is not None and name not in {names.get(n, n) for n in program.functions}:
             names[symbol] = name
-        rename_functions(program, names, copies, uses)
+        rename_functions(program, names, uses)
         infer_weak_types(program, [program.name])
         attributes = function.attributes
         attributes["jaxpr.in_tree"] = pytrees.encode(in_tree)
@@ -113,7 +86,6 @@ def finish(
         locations.name_arguments(function, arg_names)
     program.changed(program._functions)
     program.rule_tracing.held = False
-    program.copies = copies
     return program
 
 

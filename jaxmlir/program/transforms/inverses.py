@@ -45,9 +45,8 @@ def inverse(
     tree = children[unknown[0]] if single else tuple_of([children[i] for i in unknown])
     if log_det:
         tree = tuple_of([tree, jax.tree.structure(0)])
-    copied = rules.functions.copy_in(inverted)
     in_tree = arguments_of(program.out_tree, *[children[i] for i in given])
-    return finish(result, inverted, in_tree, tree, f"{symbol}.inverse", copied=copied)
+    return finish(result, inverted, in_tree, tree, f"{symbol}.inverse")
 
 
 def forward_and_log_det(
@@ -64,9 +63,8 @@ def forward_and_log_det(
         flat = tuple(leaves_of(args_tree, others))
         forward = forward_function(rules, symbol, flat, newton)
     tree = tuple_of([program.out_tree, jax.tree.structure(0)])
-    copied = rules.functions.copy_in(forward)
     name = f"{symbol}.forward_and_log_det"
-    return finish(result, forward, program.in_tree, tree, name, copied=copied)
+    return finish(result, forward, program.in_tree, tree, name)
 
 
 def _question(

@@ -74,7 +74,7 @@ from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import recording, remark, repeat
 from jaxmlir.targets import Target
 from jaxmlir.transforms.higher_order.loops import ScanOp
-from jaxmlir.transforms.new_function import ClonePlan, NewFunction, places
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batch_axis, vmap
 
@@ -355,7 +355,6 @@ class LoopBatcher:
     ):
         self._rules, self._bodies, self._gains = rules, bodies, gains
         self._batch_bytes, self._target = batch_bytes, target
-        self._patterns: dict[Hashable, _BatchedBody] = {}
 
     def batch(self, op: Any, scan: ScanOp, ops: Sequence[tuple[Any, str]] | None) -> bool:
         """Batches a scan with independent iterations, if that pays; returns whether it did.
@@ -436,33 +435,13 @@ class LoopBatcher:
     def _batched(self, body: FunctionView, dims: tuple[int | None, ...], size: int) -> func.FuncOp:
         """The batched body, to be inlined.
 
-        Bodies that are alike but for their constants are batched once.
-
         Args:
           dims: the batch dimension of each argument.
         """
-        constants = [i for i, name in enumerate(body.names) if name == "jaxpr.constant"]
-        named = tuple([tuple(body.signatures[i].named) for i in constants])
-        key = body.structure, named, dims, size
-        where = [body.function.location, *[op.location for op in body.ops]]
-        batched = self._patterns.get(key)
-        if batched is not None and batched.where == where:
-            return batched.pattern.like(body.signatures)
-        symbol, values = body.function.name.value, []
-        out_dims = (0,) * len(body.returned)
+        symbol, out_dims = body.function.name.value, (0,) * len(body.returned)
         with self._rules.functions.having_read(symbol, body):
-            vmapped, _ = vmap(self._rules, symbol, dims, batch_axis(size), out_dims, written=values)
-        function = self._rules.program.function(vmapped)
-        sources = places(function, {i: values[body.results[i][0]].owner for i in constants})
-        self._patterns[key] = _BatchedBody(ClonePlan(function, body.signatures, sources), where)
-        return function
-
-
-class _BatchedBody(NamedTuple):
-    """A batched body, as a pattern for bodies that are alike, and the locations of the original."""
-
-    pattern: ClonePlan
-    where: list[ir.Location]
+            vmapped, _ = vmap(self._rules, symbol, dims, batch_axis(size), out_dims)
+        return self._rules.program.function(vmapped)
 
 
 def would_gain(editor: ScanEditor, gains: Gains, known: KnownIntegers, target: Target) -> bool:

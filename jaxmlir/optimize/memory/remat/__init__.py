@@ -21,7 +21,7 @@ from typing import ClassVar
 
 from jaxmlir.analysis.call_graph import SCANS, is_plain_call, keep_reachable
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
-from jaxmlir.dialect.builder import SymbolUses, named_ops
+from jaxmlir.dialect.builder import named_ops
 from jaxmlir.dialect.ir import func
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import PipelineError, count
@@ -45,7 +45,6 @@ from jaxmlir.optimize.memory.tile import tile
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.support.options import in_units, is_budget
-from jaxmlir.transforms.new_function import ClonePlan
 from jaxmlir.transforms.templates import Rules
 
 
@@ -130,21 +129,12 @@ def _in_loops(
     ops = itertools.chain(*[graph.ops[symbol] for symbol in with_loops])
     has_pairs = sum(name in SCANS for _, name in ops) > 1
     of_byte = traffic(program) if has_pairs else 0.0
-    uses = graph.uses_in(program)
+    compile_time = CompileTime(program, calls)
     loops = _LoopRemat(
-        Rules(program),
-        Prices(program, price),
-        of_byte,
-        depth,
-        slowdown,
-        uses,
-        CompileTime(program, calls),
+        Rules(program), Prices(program, price), of_byte, depth, slowdown, compile_time
     )
-    changed = [symbol for symbol in with_loops if loops.rewrite(functions[symbol])]
-    if changed:
-        for symbol in changed:
-            del uses[symbol]
-        keep_reachable(program, entries, uses)
+    if any([loops.rewrite(functions[symbol]) for symbol in with_loops]):
+        keep_reachable(program, entries)
         return True
     # Nobody uses the bodies that were written on trial.
     tried = functions.keys() - before
@@ -165,8 +155,6 @@ class _LoopRemat:
       slowdown: the fraction of its time that a pair of loops may take longer to save memory.
       known: the choices and the new loops, by what pairs have in common.
       choices: the choices, by the structure of joint bodies.
-      patterns: the choices and the new loops of pairs whose bodies differ in constants only.
-      uses: the symbols that functions refer to; of unchanged functions and of copies.
     """
 
     rules: Rules
@@ -174,15 +162,11 @@ class _LoopRemat:
     traffic: float
     depth: int
     slowdown: float
-    uses: SymbolUses
     compile_time: CompileTime
     known: dict[Hashable, tuple[StorageChoice, PairReplacement] | None] = field(
         default_factory=dict
     )
     choices: dict[Hashable, StorageChoice | None] = field(default_factory=dict)
-    patterns: dict[Hashable, tuple[StorageChoice, PairReplacement, list[ClonePlan]] | None] = field(
-        default_factory=dict
-    )
 
     def rewrite(self, function: func.FuncOp) -> bool:
         """Rewrites the pairs of loops in a function; whether it changed any."""
@@ -229,36 +213,13 @@ class _LoopRemat:
         key = depth, pair.symbols, pair.likeness
         cheapest = self.known.get(key, ())
         if cheapest == ():
-            cheapest = self.known[key] = self._like_others(pair, depth)
+            cheapest = self.known[key] = self._cheapest(pair, depth)
         if cheapest is None:
             return pair.first, pair.second
         choice, parts = cheapest
         if remarks_wanted():
             remark(pair.first.op, _explanation(pair, choice))
         return parts.take_place(self.rules, pair)
-
-    def _like_others(
-        self, pair: LoopPair, depth: int
-    ) -> tuple[StorageChoice, PairReplacement] | None:
-        """The result of :meth:`_cheapest`, called once for all bodies that differ in constants
-        only."""
-        program = self.rules.program
-        bodies = [analyses_of(program).one_of_many(symbol) for symbol in pair.symbols]
-        if None in bodies:
-            return self._cheapest(pair, depth)
-        key = depth, pair.likeness, *(body.likeness for body in bodies)
-        ops = [signature for body in bodies for signature in body.signatures]
-        cached = self.patterns.get(key, ())
-        if cached:
-            choice, parts, patterns = cached
-            return choice, parts.again(self.rules, pair, patterns, ops, self.uses)
-        if cached is None:
-            return None
-        cheapest = self._cheapest(pair, depth)
-        self.patterns[key] = (
-            None if cheapest is None else (*cheapest, cheapest[1].patterns(program, ops))
-        )
-        return cheapest
 
     def _cheapest(self, pair: LoopPair, depth: int) -> tuple[StorageChoice, PairReplacement] | None:
         """The best choice, and the loops that make it; ``None`` if the pair is to stay as it is."""
@@ -288,7 +249,7 @@ class _LoopRemat:
         """A joint body, with the loops in it rewritten, and the best choice for it."""
         length = joint.pair.first.scan.length
         prices = self.prices.within(length)
-        inner = replace(self, prices=prices, depth=depth, known={}, patterns={}, choices={})
+        inner = replace(self, prices=prices, depth=depth, known={}, choices={})
         if inner.rewrite(joint.function):
             joint = replace(joint, links=())
         now = joint.pair.stored / length

@@ -21,15 +21,14 @@ from jax import lax
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import op_signature
-from jaxmlir.dialect.builder import SymbolUses, erase, inline, named_ops, returned
+from jaxmlir.dialect.builder import erase, inline, named_ops, returned
 from jaxmlir.dialect.ir import body_of, func, ir
 from jaxmlir.dialect.module import Module
-from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.optimize.memory.price import size_of
 from jaxmlir.rewriting.inline import inlined
 from jaxmlir.support.masks import split
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp, stacked
-from jaxmlir.transforms.new_function import ClonePlan, NewFunction
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
 
@@ -332,41 +331,8 @@ class PairReplacement(NamedTuple):
     of_first: list[int]
     second: ScanOp
     of_second: list[int]
-    ops: tuple[list[int], list[int]]
-    """The ops of both bodies, by their numbers in the joint body."""
     types: tuple[list[ir.Type], list[ir.Type]]
     """The result types of both bodies."""
-
-    def patterns(self, program: Module, ops: Sequence[Signature]) -> list[ClonePlan]:
-        """The bodies, as patterns for bodies that differ in constants only.
-
-        Args:
-          ops: the ops of the original bodies.
-        """
-        scans = self.first, self.second
-        return [
-            ClonePlan(program.function(scan.body), ops, numbers)
-            for scan, numbers in zip(scans, self.ops, strict=True)
-        ]
-
-    def again(
-        self,
-        rules: Rules,
-        pair: LoopPair,
-        patterns: Sequence[ClonePlan],
-        ops: Sequence[Signature],
-        uses: SymbolUses,
-    ) -> PairReplacement:
-        """The replacement of a pair whose bodies differ from the planned ones in constants only."""
-        bodies = [
-            pattern.write(rules, symbol, ops, uses)
-            for pattern, symbol in zip(patterns, pair.symbols, strict=True)
-        ]
-        first, second = (
-            scan.with_body(symbol, *scan.counts)
-            for scan, symbol in zip((self.first, self.second), bodies, strict=True)
-        )
-        return self._replace(first=first, second=second)
 
     def take_place(self, rules: Rules, pair: LoopPair) -> tuple[Loop | None, Loop]:
         """Replaces a pair by the loops; the first is ``None`` if it has no results left."""
@@ -424,7 +390,7 @@ def separate(rules: Rules, joint: JointBody, stored: Sequence[int]) -> PairRepla
     new_second = second.scan.with_body(symbol, len(taken[0]), len(joint.second_carry))
     types = [body.types[v] for v in results], [body.types[v] for v in outs]
     of_second = [operand for operand, _ in pairs]
-    return PairReplacement(new_first, of_first, new_second, of_second, (todo_first, todo), types)
+    return PairReplacement(new_first, of_first, new_second, of_second, types)
 
 
 def _body(
