@@ -29,7 +29,7 @@ from jaxmlir.passes import Pipeline
 from jaxmlir.passes.remarks import Sink
 from jaxmlir.program.arguments import CallProperty
 from jaxmlir.program.program import Program
-from jaxmlir.program.staging import import_for, name_of, trace, wraps
+from jaxmlir.program.staging import as_key, import_for, name_of, trace, wraps
 from jaxmlir.program.tuned import TunedFunction
 from jaxmlir.program.tuning import Choice
 from jaxmlir.program.versions import Recipe, at_level, decide, stages_of
@@ -340,7 +340,8 @@ def _through_dialect(
 ) -> Callable[..., Any]:
     """``fun`` as a call of its program, to be traced by ``jax.jit`` with some options."""
     name = name_of(fun)
-    traceable = jax.jit(fun, **{k: v for k, v in options.items() if k.startswith("static_")})
+    static = {k: v for k, v in options.items() if k.startswith("static_")}
+    traceable = jax.jit(as_key(fun), **static)
 
     def trace_staged(args: Any, kwargs: Any) -> Any:
         before = num_staged()
