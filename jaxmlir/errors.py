@@ -8,9 +8,10 @@ what was found.  All derive from :class:`JaxmlirError`; those that point into a 
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 
 class Diagnostic(NamedTuple):
@@ -47,6 +48,10 @@ class DiagnosticError(JaxmlirError):
             diagnostics = (Diagnostic("error", diagnostics),)
         self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
         super().__init__("\n".join(str(d) for d in self.diagnostics))
+
+    def __reduce__(self) -> Any:
+        # Not by `__init__`, which would make a diagnostic of the text of all.
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)
 
 
 def message_of(error: Exception) -> str:

@@ -58,7 +58,7 @@ def take_out(module: ir.Module, text: str) -> dict[str, np.ndarray]:
         constants = _constants(module)
         named = [op.attributes["name"] for op in constants if "name" in op.attributes]
         taken = {ir.StringAttr(name).value for name in named}
-        renamed: dict[str, str] = {}
+        renamed: dict[Any, str] = {}
         for op in constants:
             use = "value" in op.attributes and _USE.match(str(op.attributes["value"]))
             name = (use["quoted"] or use["name"]) if use else None
@@ -69,12 +69,14 @@ def take_out(module: ir.Module, text: str) -> dict[str, np.ndarray]:
             elements = np.frombuffer(bytes.fromhex(data[name])[_ALIGNMENT:], aval.dtype)
             # On a size that does not match the type, the verifier reports the error.
             if elements.size == aval.size:
-                if name not in renamed:
+                key = name, aval.dtype, aval.shape
+                if key not in renamed:
                     # MLIR appends a number to a name that it has met in this process.
-                    renamed[name] = free_symbol(re.sub(r"(_\d+)+$", "", name), taken)
-                    taken.add(renamed[name])
-                arrays[renamed[name]] = elements.reshape(aval.shape)
-                op.attributes["name"] = ir.StringAttr.get(renamed[name])
+                    own = re.sub(r"(?<=.)(_\d+)+$", "", name)
+                    renamed[key] = free_symbol(own, taken)
+                    taken.add(renamed[key])
+                    arrays[renamed[key]] = elements.reshape(aval.shape)
+                op.attributes["name"] = ir.StringAttr.get(renamed[key])
                 del op.attributes["value"]
     return arrays
 

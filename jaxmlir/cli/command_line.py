@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import io
 import os
 import signal
 import sys
@@ -309,6 +310,9 @@ def run_tool(
     After Ctrl-C, the status is the one that a shell gives a command that it ended.
     """
     before, colored = unknown_nodes.set(True), _wants_color.set(None)
+    if sys.stderr is None:
+        # It is closed, and `print` would write to stdout.
+        sys.stderr = io.StringIO()
     try:
         status = body(sys.argv[1:] if argv is None else argv) or 0
         if sys.stdout is not None:
@@ -334,7 +338,8 @@ def run_tool(
 
 def _give_up_stdout() -> None:
     """Discards stdout, which cannot be written or has no reader: Python would try at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Reported(Exception):

@@ -6,7 +6,7 @@ MLIR's parser reads text, as it survives anything; a child process reads bytecod
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.cli import command_line
@@ -19,6 +19,7 @@ from jaxmlir.dialect.ir import (
     diagnostics_of,
     ir,
     module_bytecode,
+    module_text,
     parse_module,
     with_mesh_aliases,
 )
@@ -59,8 +60,8 @@ def read_module(path: str, data: bytes) -> tuple[ir.Module, str]:
       ParseError: the file does not hold a module.
     """
     text = to_text(data)
-    from_file = path != "-" and not is_bytecode(data)
-    return parse_module(text, command_line.display_path(path), from_file=from_file), text
+    filename = command_line.display_path(path)
+    return parse_module(text, filename, from_file=not is_bytecode(data)), text
 
 
 def whole_module(program: Program) -> ir.Module:
@@ -72,6 +73,17 @@ def whole_module(program: Program) -> ir.Module:
         module = clone_module(module)
         put_in(module, program._constants)
     return module
+
+
+def with_elements(text: str, constants: Mapping[str, Any]) -> str:
+    """The text of a module, with the elements of the large constants that it names."""
+    from jaxmlir.bridge.resources import put_in
+
+    if not constants:
+        return text
+    module = parse_module(text)
+    put_in(module, constants)
+    return module_text(module, debug_info=True)
 
 
 def serialized(
@@ -101,19 +113,17 @@ def serialized(
 
 
 def read_artifact(path: str, data: bytes, custom_calls: Collection[str] = ()) -> Program:
-    """The program of an artifact; its arrays are mapped, unless it came from stdin.
+    """The program of an artifact.
 
     Raises:
       ArtifactError: the artifact cannot be loaded.
       VerificationError: its program is invalid.
     """
-    from jaxmlir.artifact.container import map_file
     from jaxmlir.artifact.load import read
     from jaxmlir.program.program import Program
 
-    buffer = memoryview(data) if path == "-" else map_file(path)
     name = command_line.display_path(path)
-    return read(Program, buffer, name, allow_custom_calls=custom_calls)
+    return read(Program, memoryview(data), name, allow_custom_calls=custom_calls)
 
 
 def read_program(path: str, custom_calls: Collection[str] = ()) -> Program:

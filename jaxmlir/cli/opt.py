@@ -404,12 +404,7 @@ class _Driver:
             )
             return 1
         # MLIR can read such a file itself, and then every location has the file's name.
-        self.is_plain_file = (
-            len(pieces) == 1
-            and program is None
-            and not is_bytecode(data)
-            and os.path.isfile(self.filename)
-        )
+        self.is_plain_file = len(pieces) == 1 and program is None and not is_bytecode(data)
         results = [self._process(piece, program) for piece in pieces]
         if len(pieces) > 1:
             outputs = [out + b"\n" if out else b"" for _, out in results]
@@ -520,14 +515,16 @@ class _Driver:
 
     def _run_pipeline(self, program: Program | _MlirModule) -> None:
         """Runs the passes, and writes the reproducers that were asked for."""
+        from jaxmlir.cli.module_io import with_elements
         from jaxmlir.cli.reproducer import Reproducer
 
+        constants = {} if isinstance(program, _MlirModule) else program._constants
         file = self.arguments.get("mlir-generate-reproducer")
         any_file = file or self.crash_file
         text = module_text(program.module, debug_info=True) if any_file else ""
         whole = Reproducer(str(self.pipeline), self.instrumentation.verify_each)
         if file is not None:
-            whole.write(file, text)
+            whole.write(file, with_elements(text, constants))
         try:
             self.pipeline.run(program, self.instrumentation)
         except JaxmlirError as e:
@@ -537,7 +534,7 @@ class _Driver:
                     text = last["text"]
                     whole = whole._replace(pipeline=f"builtin.module({last['element']})")
                 try:
-                    whole.write(self.crash_file, text)
+                    whole.write(self.crash_file, with_elements(text, constants))
                 except UsageError as unwritten:
                     e.add_note(str(unwritten))
             raise

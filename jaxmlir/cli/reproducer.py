@@ -5,12 +5,13 @@ The pipeline is in the file's metadata, where MLIR's own tools look for it, too.
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import NamedTuple
 
 from jaxmlir.cli.command_line import UsageError
+from jaxmlir.dialect.ir import context, diagnostics_of, ir
+from jaxmlir.errors import ParseError
 
 _METADATA = re.compile(
     r"\{-#\s*external_resources:\s*\{\s*mlir_reproducer:\s*\{(?P<entries>.*?)\}\s*\}\s*#-\}\s*",
@@ -37,7 +38,9 @@ class Reproducer(NamedTuple):
         Args:
           module: the text of the module.
         """
-        pipeline, verify = json.dumps(self.pipeline), str(self.verify_each).lower()
+        verify = str(self.verify_each).lower()
+        with context():
+            pipeline = ir.StringAttr.get(self.pipeline)
         return (
             f"{module.rstrip()}\n\n"
             "{-#\n"
@@ -64,13 +67,23 @@ class Reproducer(NamedTuple):
 
 
 def read(text: str) -> tuple[str, Reproducer | None]:
-    """The module's text, and what to run on it; ``None`` if the text is no reproducer."""
+    """The module's text, and what to run on it; ``None`` if the text is no reproducer.
+
+    Raises:
+      ParseError: the pipeline is no string of MLIR.
+    """
     metadata = _METADATA.search(text)
     pipeline = metadata and _PIPELINE.search(metadata["entries"])
     if metadata is None or pipeline is None:
         return text, None
     verify = _VERIFY.search(metadata["entries"])
-    run = Reproducer(json.loads(pipeline["text"]), verify is None or verify[1] == "true")
+    with context():
+        try:
+            passes = ir.StringAttr(ir.Attribute.parse(pipeline["text"])).value
+        except ir.MLIRError as e:
+            message = f"the pipeline of the reproducer: {diagnostics_of(e)[0].message}"
+            raise ParseError(message) from None
+    run = Reproducer(passes, verify is None or verify[1] == "true")
     # Lines keep their numbers.
     blank = "\n" * metadata[0].count("\n")
     return text[: metadata.start()] + blank + text[metadata.end() :], run

@@ -211,9 +211,11 @@ def _describe(path: str) -> bytes:
     if not data.strip():
         raise UsageError(f"{name} is empty: writing it was interrupted, or has not ended")
     if is_artifact(data):
-        return f"{description.describe(memoryview(data), name)}\n".encode()
-    module = read_module(path, data)[0]
-    return f"{description.describe_module(module, len(data), name)}\n".encode()
+        report = description.describe(memoryview(data), name)
+    else:
+        report = description.describe_module(read_module(path, data)[0], len(data), name)
+    # The name of a file may have bytes that are not Unicode.
+    return f"{report}\n".encode(errors="surrogateescape")
 
 
 def _output(program: Program, arguments: CommandLine) -> bytes:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import io
 import itertools
+import os
 import re
 import threading
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -73,6 +74,7 @@ def _context() -> ir.Context:
     _compat.mlir_hlo.register_mhlo_dialect(ctx)
     ctx.allow_unregistered_dialects = True
     _cast_dense_elements(ctx)
+    _cast_locations()
     return ctx
 
 
@@ -87,14 +89,34 @@ def _cast_dense_elements(ctx: ir.Context) -> None:
     @functools.cache
     def class_of(type_: ir.Type) -> type[ir.Attribute]:
         element = ir.ShapedType(type_).element_type
-        if isinstance(element, ir.ComplexType):
-            return ir.DenseElementsAttr
-        is_float = isinstance(element, ir.FloatType)
-        return ir.DenseFPElementsAttr if is_float else ir.DenseIntElementsAttr
+        if isinstance(element, ir.FloatType):
+            return ir.DenseFPElementsAttr
+        is_whole = isinstance(element, ir.IntegerType | ir.IndexType)
+        return ir.DenseIntElementsAttr if is_whole else ir.DenseElementsAttr
 
     @ir.register_type_caster(typeid, replace=True)
     def cast(attr: ir.Attribute) -> ir.Attribute:
         return class_of(attr.type)(attr)
+
+
+def _cast_locations() -> None:
+    """Lets the bindings read locations that are attributes.
+
+    They make a location of every location, but not of an attribute: this raises TypeError or, if it
+    happens in ``NamedAttribute.attr``, ends the process.
+    """
+
+    def caster(cls: type[ir.Location]) -> Any:
+        def cast(value: Any) -> Any:
+            try:
+                return cls(value)
+            except TypeError:
+                return value
+
+        return cast
+
+    for cls in (ir.UnknownLoc, ir.FileLineColLoc, ir.NameLoc, ir.CallSiteLoc, ir.FusedLoc):
+        ir.register_type_caster(cls.static_typeid, replace=True)(caster(cls))
 
 
 class scope:
@@ -133,7 +155,9 @@ def parse_module(
         check_nesting(source, filename)
     with context():
         try:
-            module = ir.Module.parseFile(filename) if from_file else ir.Module.parse(source)
+            # A pipe cannot be read again, and MLIR takes no name that is not Unicode.
+            again = from_file and os.path.isfile(filename) and filename.isprintable()
+            module = ir.Module.parseFile(filename) if again else ir.Module.parse(source)
         except ir.MLIRError as e:
             raise parse_error(e, source, filename) from None
     if isinstance(source, str):

@@ -122,8 +122,10 @@ def signature_of(program: Module) -> inspect.Signature | None:
         )
         if whole or not parameters or parameters[-1].name != root[0]:
             parameters.append(inspect.Parameter(root[0], kind))
-    parameters += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in kwargs]
+    if not all(isinstance(name, str) and name.isidentifier() for name in kwargs):
+        return None
     try:
+        parameters += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in kwargs]
         return inspect.Signature(parameters)
     except ValueError:
         return None
@@ -138,11 +140,9 @@ def _convert(program: Module, value: Any, aval: Any, index: int) -> Any:
             f"@{program.name}: argument {program.name_of_argument(index)} must be "
             f"{aval.str_short(short_dtypes=True)}, got {value!r}, which is not an array"
         ) from None
-    if not isinstance(aval, core.ShapedArray) or not isinstance(have, core.ShapedArray):
+    if type(have) is type(aval) and not isinstance(aval, core.ShapedArray):
         return value
-    same_shape = have.shape == aval.shape or _alike(have.shape, aval.shape)
-    same_dtype = have.dtype == aval.dtype or (have.weak_type and _widens(have.dtype, aval))
-    if not same_shape or not same_dtype:
+    if type(have) is not type(aval) or not _fits(have, aval):
         hint = "; jax_enable_x64 is off, so JAX narrows arrays" if is_narrowed(aval) else ""
         raise ArgumentError(
             f"@{program.name}: argument {program.name_of_argument(index)} must be "
@@ -154,6 +154,14 @@ def _convert(program: Module, value: Any, aval: Any, index: int) -> Any:
         return jax.lax.convert_element_type_p.bind(
             value, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None
         )
+
+
+def _fits(have: Any, aval: Any) -> bool:
+    """Whether an array of a type may be given for an argument."""
+    same_shape = have.shape == aval.shape or _alike(have.shape, aval.shape)
+    return same_shape and (
+        have.dtype == aval.dtype or (have.weak_type and _widens(have.dtype, aval))
+    )
 
 
 def as_array(value: Any) -> Any:

@@ -29,7 +29,7 @@ from jaxmlir.passes import Pipeline
 from jaxmlir.passes.remarks import Sink
 from jaxmlir.program.arguments import CallProperty
 from jaxmlir.program.program import Program
-from jaxmlir.program.staging import import_for, name_of, trace, wraps
+from jaxmlir.program.staging import as_key, import_for, name_of, trace, wraps
 from jaxmlir.program.tuned import TunedFunction
 from jaxmlir.program.tuning import Choice
 from jaxmlir.program.versions import Recipe, at_level, decide, stages_of
@@ -194,9 +194,10 @@ def jit(
     fun: Callable[..., Any],
     /,
     *,
-    optimize: int = ...,
+    optimize: int | str = ...,
     without: Collection[str] = ...,
     target: str | Target | None = ...,
+    memory_budget: float | str | None = ...,
     remarks: Sink | None = ...,
     **options: Any,
 ) -> JitFunction: ...
@@ -205,9 +206,10 @@ def jit(
 @overload
 def jit(
     *,
-    optimize: int = ...,
+    optimize: int | str = ...,
     without: Collection[str] = ...,
     target: str | Target | None = ...,
+    memory_budget: float | str | None = ...,
     remarks: Sink | None = ...,
     **options: Any,
 ) -> Callable[[Callable[..., Any]], JitFunction]: ...
@@ -281,7 +283,10 @@ class JitFunction:
         *,
         tune: bool = False,
     ):
-        functools.update_wrapper(self, fun)
+        # Without those of the methods' names, which a model may have.
+        attributes = getattr(fun, "__dict__", {}).items()
+        vars(self).update({k: v for k, v in attributes if not hasattr(JitFunction, k)})
+        functools.update_wrapper(self, fun, updated=())
         static = {k: v for k, v in options.items() if k.startswith("static_")}
         # Private, since wrappers copy the attributes of this object, and `jax.jit` of it has a
         # `trace` of its own.
@@ -335,7 +340,8 @@ def _through_dialect(
 ) -> Callable[..., Any]:
     """``fun`` as a call of its program, to be traced by ``jax.jit`` with some options."""
     name = name_of(fun)
-    traceable = jax.jit(fun, **{k: v for k, v in options.items() if k.startswith("static_")})
+    static = {k: v for k, v in options.items() if k.startswith("static_")}
+    traceable = jax.jit(as_key(fun), **static)
 
     def trace_staged(args: Any, kwargs: Any) -> Any:
         before = num_staged()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -13,7 +13,7 @@ import jax
 
 from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.errors import ArgumentError
-from jaxmlir.support.options import check_budget, in_units
+from jaxmlir.support.options import check_budget, in_units, integer
 from jaxmlir.support.progress import progress
 
 Form = TypeVar("Form", bound=Any)
@@ -101,13 +101,14 @@ def memory_curve(
     program: Form, args: Sequence[Any], budgets: Sequence[float | str], repetitions: int
 ) -> MemoryCurve[Form]:
     """Compiles a program for each budget, and runs the forms alternately."""
-    if isinstance(budgets, (str, int, float)):
+    if isinstance(budgets, str) or not isinstance(budgets, Iterable):
         raise ArgumentError(
             f"budgets: expected a sequence, such as (0.5, '1 GiB'), got {budgets!r}"
         )
+    budgets = tuple(budgets)
     for budget in budgets:
         check_budget(budget)
-    if not isinstance(repetitions, int) or repetitions < 1:
+    if (integer(repetitions) or 0) < 1:
         raise ArgumentError(f"repetitions: expected a positive integer, got {repetitions!r}")
     # Check the arguments before anything slow.
     program.flat_arguments(args, {})

@@ -448,7 +448,8 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
 
         Raises:
           ArgumentError: the program takes keyword arguments, or there is no such option.
-          TransformError: an op cannot be differentiated; names it and the user's line.
+          TransformError: an op cannot be differentiated, or a backward rule is not linear in the
+            cotangent; names the op and the user's line.
         """
         return transforms.jvp(self, custom_vjp_forward)
 

@@ -57,7 +57,7 @@ def trace(
             f"trace takes the function alone, got {len(misplaced)} more; pass arguments to its "
             f"result: jaxmlir.trace({name})(...)"
         )
-    key = _as_key(fun)
+    key = as_key(fun)
     jitted = jax.jit(key, static_argnums=static_argnums, static_argnames=static_argnames)
 
     @wraps(fun)
@@ -65,6 +65,7 @@ def trace(
         with as_given():
             return _program_of(jitted.trace(*args, **kwargs), name_of(fun))
 
+    vars(traced).update(getattr(fun, "__dict__", {}) | vars(traced))
     return traced
 
 
@@ -224,24 +225,29 @@ def name_of(fun: Callable[..., Any]) -> str:
 
 
 def wraps(fun: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Like ``functools.wraps``, for any callable, even an object whose name is no string."""
+    """Like ``functools.wraps``, for any callable, even an object whose name is no string.
+
+    The attributes of an object are not copied: JAX would find them in place of its own.
+    """
 
     def named(wrapper: Callable[..., Any]) -> Callable[..., Any]:
-        functools.update_wrapper(wrapper, fun, assigned=("__module__", "__doc__"))
+        functools.update_wrapper(wrapper, fun, ("__module__", "__doc__"), ())
         wrapper.__name__ = wrapper.__qualname__ = name_of(fun)
         return wrapper
 
     return named
 
 
-def _as_key(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """``fun``, or a function that calls it if JAX cannot cache by it: e.g. a model with arrays."""
+def as_key(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """``fun``, or a function that calls it: if JAX cannot cache by it, as by a model with arrays,
+    or would take an attribute of it for the method ``trace`` of ``jax.jit(fun)``."""
     if not callable(fun):
         return fun  # JAX raises the error.
     try:
         hash(fun)
         weakref.ref(fun)
-        if isinstance(getattr(fun, "__name__", ""), str):
+        has_trace = "trace" in getattr(fun, "__dict__", {})
+        if isinstance(getattr(fun, "__name__", ""), str) and not has_trace:
             return fun
     except TypeError:
         pass

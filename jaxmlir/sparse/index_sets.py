@@ -116,6 +116,7 @@ class Columns:
     def joined(self, parts: Sequence[Rows]) -> Rows:
         """The sets of several values, one value after the other."""
         self._widen(*parts)
+        parts = parts or [self.inputs_from(0, 0)]
         return sparse.vstack(parts, format="csr") if len(parts) > 1 else parts[0]
 
     def links(self, parts: Sequence[Rows]) -> Rows:

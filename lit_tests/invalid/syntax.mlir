@@ -46,3 +46,20 @@ func.func @others(%x: tensor<4xf32>) -> tensor<f32> {
   %0 = "jaxpr.reduce_sum"(%x) {axes = array<!index: 0>, jaxpr.note = "array<f16: 0.0>"} : (tensor<4xf32>) -> tensor<f32>
   return %0 : tensor<f32>
 }
+
+// -----
+
+// The bindings read neither of these by themselves: the first ends the process.
+func.func @locations(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'jaxpr.sin' op attribute 'accuracy': expected enum AccuracyMode or record Tolerance?, got loc(unknown)}}
+  %0 = "jaxpr.sin"(%x) {accuracy = loc(unknown), jaxpr.note = {at = loc("a.py":1:2)}} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @wide_float() -> tensor<2xf80> {
+  // expected-error@+1 {{'jaxpr.constant' op: f80 is not the element type of a dtype of JAX}}
+  %0 = "jaxpr.constant"() {value = dense<1.0> : tensor<2xf80>} : () -> tensor<2xf80>
+  return %0 : tensor<2xf80>
+}

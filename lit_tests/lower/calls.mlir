@@ -1,7 +1,7 @@
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s
 // RUN: jaxmlir-run %s --args '[1.0, 2.0]' | FileCheck %s --check-prefix=EXEC
 
-// A call stays a call; a function with two call sites is lowered once.
+// A call stays a call; a function with two call sites is lowered once. Calls need no name.
 
 // CHECK-LABEL: func.func public @f
 // CHECK-NEXT: [[once:%.*]] = call @[[layer:.*]](%arg0) : (tensor<2xf32>) -> tensor<2xf32>
@@ -12,8 +12,8 @@
 // CHECK-NOT: stablehlo.multiply
 // EXEC: result: f32[2] = [1.0, 16.0]
 func.func public @f(%x: tensor<2xf32>) -> tensor<2xf32> {
-  %0 = "jaxpr.jit"(%x) {jaxpr = @layer, name = "layer"} : (tensor<2xf32>) -> tensor<2xf32>
-  %1 = "jaxpr.jit"(%0) {jaxpr = @layer, name = "layer"} : (tensor<2xf32>) -> tensor<2xf32>
+  %0 = "jaxpr.jit"(%x) {jaxpr = @layer} : (tensor<2xf32>) -> tensor<2xf32>
+  %1 = "jaxpr.jit"(%0) {jaxpr = @layer} : (tensor<2xf32>) -> tensor<2xf32>
   return %1 : tensor<2xf32>
 }
 func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {

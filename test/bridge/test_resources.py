@@ -41,13 +41,30 @@ def whole_text(program):
 def test_the_tools_hand_them_on(tmp_path):
     big = constant("float32")
     program = jaxmlir.trace(lambda x: x + big + big)(big)
-    first, second, third = (str(tmp_path / name) for name in ("first", "second", "third"))
+    names = ("first", "reproducer", "second", "third")
+    first, reproducer, second, third = (str(tmp_path / name) for name in names)
     with open(first, "w") as file:
         file.write(whole_text(program))
-    assert opt.main([first, "--jaxpr-cse", "--emit-bytecode", "-o", second]) == 0
+    words = [f"--mlir-generate-reproducer={reproducer}", "-o", second]
+    assert opt.main([first, "--jaxpr-cse", *words]) == 0
+    assert opt.main([reproducer, "--run-reproducer", "--emit-bytecode", "-o", second]) == 0
     assert opt.main([second, "--jaxpr-canonicalize", "-o", third]) == 0
     with open(third) as file:
         np.testing.assert_array_equal(jaxmlir.parse(file.read())(big), 3 * big)
+
+
+def test_a_resource_in_constants_of_several_types():
+    types = ("tensor<2xf32>", "tensor<2xi32>", "tensor<1x2xf32>")
+    use = '%{0} = "jaxpr.constant"() {{value = dense_resource<_0> : {1}}} : () -> {1}'
+    text = f"""func.func @f() -> ({", ".join(types)}) {{
+      {chr(10).join(use.format(i, t) for i, t in enumerate(types))}
+      return %0, %1, %2 : {", ".join(types)}
+    }}
+    {{-# dialect_resources: {{builtin: {{_0: "0x040000000000803F00000040"}}}} #-}}"""
+    values = np.array([1.0, 2.0], "f4")
+    wanted = values, values.view("i4"), values[None]
+    for got, want in zip(jaxmlir.parse(text)(), wanted, strict=True):
+        np.testing.assert_array_equal(got, want)
 
 
 def test_a_resource_of_another_size_is_an_error():

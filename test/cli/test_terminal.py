@@ -5,6 +5,7 @@ import pty
 import re
 import subprocess
 import sys
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -72,6 +73,34 @@ def test_a_reproducer_that_cannot_be_written_hides_no_error(file, capfd):
     said = capfd.readouterr().err
     assert "f.mlir:2:8: error: 'jaxpr.floor' op cannot be inverted" in said
     assert "note: cannot write the reproducer '/nowhere/r.mlir': No such file" in said
+
+
+def test_what_is_read_once_is_read(file, tmp_path, capfd):
+    """A pipe, and a file whose name MLIR does not take."""
+    artifact, odd = str(tmp_path / "f.jaxmlir"), str(tmp_path / "\udcff.mlir")
+    assert opt.main([file, "--emit-artifact", "-o", artifact]) == opt.main([file, "-o", odd]) == 0
+    assert run.main([odd, "--args", "[1.5, 2, 3, 4]"]) == translate.main(["--describe", odd]) == 0
+    for path in (file, artifact):
+        pipe = f"{path}.pipe"
+        os.mkfifo(pipe)
+        with open(path, "rb") as source:
+            writer = threading.Thread(target=_write, args=(pipe, source.read()))
+        writer.start()
+        assert run.main([pipe, "--args", "[1.5, 2, 3, 4]"]) == 0
+        writer.join()
+    assert capfd.readouterr().out.count("= [1.0, 2.0, 3.0, 4.0]") == 3
+
+
+def _write(path, data):
+    with open(path, "wb") as file:
+        file.write(data)
+
+
+def test_without_stderr_diagnostics_are_dropped(file, capfd, monkeypatch):
+    for words, status in (["--nope"], 1), (["--jaxpr-cost"], 0):
+        monkeypatch.setattr(sys, "stderr", None)  # as Python has it where it is closed
+        assert opt.main([file, *words]) == status
+    assert capfd.readouterr().out.startswith("module {")
 
 
 def test_an_empty_file_is_described_as_empty(tmp_path, capfd):

@@ -9,6 +9,7 @@ import dataclasses
 import enum
 import inspect
 import io
+import pickle
 import re
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from jaxmlir.errors import (
     ParseError,
     PipelineError,
     TransformError,
+    UntracedRuleError,
     VerificationError,
 )
 from jaxmlir.interpret import Hook, Interpreter
@@ -382,6 +384,14 @@ def test_argument_errors_are_type_errors(loss):
         loss()
 
 
+def test_errors_are_copied_with_their_diagnostics():
+    with pytest.raises(VerificationError) as e:
+        jaxmlir.parse(TEXT.replace("(%x, %x) : (tensor<4xf32>, ", "(%x) : ("), filename="f.mlir")
+    for error in (e.value, UntracedRuleError("jvp_jaxpr", "a reason")):
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -412,6 +422,9 @@ def test_a_module_without_a_public_function():
 
 def _stack(x):
     return jnp.stack([x, x])
+
+
+_Device = enum.Enum("Device", "NEAR FAR")
 
 
 class _Forgets(Hook):
@@ -583,6 +596,23 @@ def stack():
         ),
         (lambda p: p.vmap(axis_name=[]), ArgumentError, r"axis_name: .* an axis, got \[\]"),
         (lambda p: p.optimize(remarks=3), ArgumentError, "remarks: .* Diagnostic, got 3"),
+        (lambda p: p(jax.new_ref(jnp.ones(3))), ArgumentError, r"x must be f32\[3\], got Ref"),
+        (
+            lambda p: p.memory_curve(jnp.ones(3), budgets=np.float32(0.5)),
+            ArgumentError,
+            "budgets: expected a sequence",
+        ),
+        (lambda p: p.sparse_jacobian(pattern=3), ArgumentError, "pattern: .* got 3"),
+        (
+            lambda p: jaxmlir.register_param_type(_Device),
+            ArgumentError,
+            "of its own named 'Device'",
+        ),
+        (
+            lambda p: jaxmlir.register_param_type(_Device, ""),
+            ArgumentError,
+            "tag: .* a name, got ''",
+        ),
         (
             lambda p: p.remat(float("nan")),
             ArgumentError,

@@ -227,3 +227,13 @@ def test_what_else_a_jit_function_has():
     assert doubled(1.0) == 2.0
     doubled.clear_cache()
     assert doubled(1.0) == 2.0
+
+    class Model:
+        def __init__(self):
+            self.trace, self.lower = 3.0, 4.0
+
+        def __call__(self, x):
+            return self.trace * x
+
+    model = jaxmlir.jit(Model())
+    assert model.lower(1.0).compile()(2.0) == model.trace(1.0)(2.0) == 6.0

@@ -359,6 +359,8 @@ def test_keywords_and_defaults():
 
     program = jaxmlir.trace(f)(1.0, z=3.0)
     assert program(4.0, z=5.0) == f(4.0, z=5.0)
+    named = {"": 1.0, "a b": 2.0}  # not names of parameters
+    assert jaxmlir.trace(lambda **k: k["a b"] - k[""])(**named)(**named) == 1.0
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,11 @@ def test_random_keys_are_followed():
     np.testing.assert_array_equal(program.jacobian_sparsity().to_dense(), np.eye(5))
 
 
+def test_a_program_without_results_has_no_rows():
+    program = jaxmlir.trace(lambda x: None)(X)
+    assert program.sparse_jacobian()(X).shape == (0, 5)
+
+
 def test_a_pattern_holds_on_every_platform():
     def f(x):
         return lax.platform_dependent(x, cpu=jnp.square, default=jnp.flip)

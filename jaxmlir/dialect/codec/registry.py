@@ -313,7 +313,7 @@ def register_param_type(cls: type, tag: str | None = None) -> None:
       tag: its name in the dialect; by default the class's name.
 
     Raises:
-      ArgumentError: ``cls`` is not such a class.
+      ArgumentError: ``cls`` is not such a class, or the dialect uses the tag for values of JAX.
     """
     is_supported = isinstance(cls, type) and (
         issubclass(cls, enum.Enum) or hasattr(cls, "_fields") or dataclasses.is_dataclass(cls)
@@ -322,10 +322,23 @@ def register_param_type(cls: type, tag: str | None = None) -> None:
         raise ArgumentError(
             f"register_param_type: expected an enum, a named tuple or a dataclass, got {cls!r}"
         )
-    tag = tag or cls.__name__
+    tag = cls.__name__ if tag is None else tag
+    if not isinstance(tag, str) or not tag:
+        raise ArgumentError(f"tag: expected a name, got {tag!r}")
+    _register_late(tag)
+    if tag in decoders and tag not in _of_users:
+        raise ArgumentError(
+            f"register_param_type: the dialect has values of its own named {tag!r}; give another "
+            f"name for {cls.__name__}: tag=..."
+        )
     # The class may replace one of the same name, as when a notebook's cell is run again.
+    _of_users.add(tag)
     _decoded.clear()
     register_class(tag, cls, None)
+
+
+_of_users: set[str] = set()
+"""Tags of classes that users have registered."""
 
 
 def register_class(tag: str, cls: type, fields: dict[str, str] | None) -> None:

@@ -87,7 +87,7 @@ CALLS = family(
     call(
         "jit",
         "Calls a function that is compiled as a unit.",
-        'jaxpr: function, name: str = ""',
+        'jaxpr: function, name: str = "jit"',
         "in_shardings: each operand's sharding? = none, "
         "out_shardings: each result's sharding? = none, "
         "in_layouts: each operand's layout? = none, out_layouts: each result's layout? = none, "

@@ -161,7 +161,8 @@ class MemoryProfile:
         """Whether a step is a fence, whose results are its operands, in the same memory."""
         name, signature = self.view.names[index], self.view.signatures[index]
         if name == "jaxpr.jit":
-            return is_kept_call(signature) and signature.named["name"].value == "fence"
+            called = signature.named.get("name")
+            return is_kept_call(signature) and called is not None and called.value == "fence"
         return name == "jaxpr.optimization_barrier"
 
     def is_counted(self, value: int) -> bool:

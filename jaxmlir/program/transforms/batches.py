@@ -29,17 +29,7 @@ def vmap(
     axis_name: Any = None,
     spmd_axis_name: Any = None,
 ) -> Program | Callable[..., Any]:
-    """The program on batches, as ``jax.vmap``.
-
-    Args:
-      in_axes, out_axes: pytree prefixes of the arguments and the result.
-      axis_size: the batch's size.  Without it the result is a function that makes one program for
-        each batch size of its arguments.
-
-    Raises:
-      ArgumentError: axes do not fit the arguments, or sizes disagree.
-      TransformError: an op cannot be batched, or a batched result has the axis ``None``.
-    """
+    """The program or the function that :meth:`Program.vmap` returns."""
     args_tree, _ = program.in_tree.children()
     in_dims = _flat_axes("in_axes", in_axes, args_tree, program.in_avals)
     in_dims += [0] * (len(program.in_avals) - len(in_dims))

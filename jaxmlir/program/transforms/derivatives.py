@@ -43,16 +43,7 @@ if TYPE_CHECKING:
 
 
 def jvp(program: Program, custom_vjp_forward: str = "error") -> Program:
-    """The program ``(primals, tangents) -> (result, tangent of result)``.
-
-    Args:
-      custom_vjp_forward: how to treat functions with a custom VJP rule, which have no JVP in JAX.
-        ``"error"``: running the result raises an error that names the rule.  ``"transpose"``: the
-        backward rule is transposed, if its ops show that it is linear in the cotangent.
-
-    Raises:
-      TransformError: an op cannot be differentiated, or a backward rule is not linear.
-    """
+    """The program that :meth:`Program.jvp` returns."""
     _check_forward(custom_vjp_forward)
     args_tree, out_tree = args_tree_of(program, "jvp"), program.out_tree
     result, rules, symbol = start(program)
@@ -95,12 +86,7 @@ def linearize(
     checkpoints: int | None = None,
     custom_vjp_forward: str = "error",
 ) -> tuple[Program, Program]:
-    """Two programs: ``fwd(*args) -> (result, residuals)`` and ``lin(residuals, *tangents) ->
-    tangent of result``.
-
-    Args:
-      custom_vjp_forward: as for :func:`jvp`; it concerns ``lin``.
-    """
+    """The programs that :meth:`Program.linearize` returns."""
     _check_forward(custom_vjp_forward)
     args_tree, out_tree = args_tree_of(program, "linearize"), program.out_tree
     result, rules, symbol = start(program, while_loops, checkpoints)
@@ -120,8 +106,7 @@ def linearize(
 def vjp(
     program: Program, while_loops: str = "error", checkpoints: int | None = None
 ) -> tuple[Program, Program]:
-    """Two programs: ``fwd(*args) -> (result, residuals)`` and ``bwd(residuals, cotangent) ->
-    (*cotangents of args)``."""
+    """The programs that :meth:`Program.vjp` returns."""
     args_tree, out_tree = args_tree_of(program, "vjp"), program.out_tree
     result, rules, symbol = start(program, while_loops, checkpoints, reverse=True)
     with scope():
@@ -208,19 +193,7 @@ def grad(
     while_loops: str = "error",
     checkpoints: int | None = None,
 ) -> Program:
-    """The gradient of a scalar-valued program, as ``jax.grad`` (``jax.value_and_grad``) gives it.
-
-    Args:
-      value: return the value, too.
-      while_loops: how to treat loops whose trip count is known only when they run: ``"error"`` or
-        ``"checkpointed"``.
-      checkpoints: how many states of such a loop are kept in memory.
-
-    Raises:
-      ArgumentError: ``argnums`` name no argument.
-      TransformError: the result is not a real scalar, an argument has no gradient, or an op cannot
-        be differentiated.
-    """
+    """The program of :meth:`Program.grad` or, with ``value``, of :meth:`Program.value_and_grad`."""
     (args_tree, _), out_tree = program.in_tree.children(), program.out_tree
     positions = to_differentiate(argnums, args_tree)
     chosen = leaves_of(args_tree, positions)

@@ -31,12 +31,7 @@ Argnums = int | Sequence[int] | None
 def inverse(
     program: Program, argnums: Argnums, known: Argnums, newton: bool, *, log_det: bool = False
 ) -> Program:
-    """The program ``(result, *known arguments) -> unknown arguments``, with log|det| on request.
-
-    Raises:
-      ArgumentError: ``argnums`` and ``known`` overlap or name no argument.
-      TransformError: an argument does not follow from the result and the known arguments.
-    """
+    """The program of :meth:`Program.inverse`; with ``log_det``, of ``inverse_and_log_det``."""
     # Imported here: there are many rules of inversion, and most programs are never inverted.
     from jaxmlir.transforms.inverse import inverse as inverse_function
 
@@ -57,7 +52,7 @@ def inverse(
 def forward_and_log_det(
     program: Program, argnums: Argnums, known: Argnums, newton: bool
 ) -> Program:
-    """The program ``(*arguments) -> (result, log|det|)``; fails as :func:`inverse` does."""
+    """The program that :meth:`Program.forward_and_log_det` returns."""
     from jaxmlir.transforms.inverse import forward_and_log_det as forward_function
 
     args_tree, unknown, given = _question(program, "forward_and_log_det", argnums, known)

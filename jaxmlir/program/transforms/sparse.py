@@ -108,6 +108,8 @@ def sparse_matrix(
         raise ArgumentError(f"format: expected 'bcoo' or 'dense', got {format!r}")
     if chunk_size is not None and (integer(chunk_size) or 0) < 1:
         raise ArgumentError(f"chunk_size: expected a positive number or None, got {chunk_size!r}")
+    if not isinstance(pattern, SparsityPattern | SymbolicPattern):
+        raise ArgumentError(f"pattern: expected that of jacobian_sparsity, got {pattern!r}")
     argnum_leaves(program, argnums, real_for=name)
     positions = to_differentiate(argnums, program.in_tree.children()[0])
     compute: Compression
