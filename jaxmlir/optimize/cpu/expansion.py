@@ -3,7 +3,7 @@
 Such a pass has the names of the ops, and a method that returns the expansion of one: the new ops,
 their number, and the time that they save.  The base class checks whether an expansion saves the
 time that it takes to compile, and stores arrays that would be rounded in two ways after it
-(:mod:`jaxmlir.optimize.cpu.compared_arrays`).
+(:mod:`jaxmlir.optimize.compared_arrays`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.barriers import alone, fences
+from jaxmlir.optimize.compared_arrays import compared_arrays, may_compare
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
-from jaxmlir.optimize.cpu.compared_arrays import compared_arrays, may_compare
 from jaxmlir.optimize.cpu.materialize_shared import store
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.levels import NEEDED_OPS

@@ -48,7 +48,7 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, record_of, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.selecting import COMPUTING, ElementWriter, Selection, made_of
-from jaxmlir.optimize.cpu.compared_arrays import COMPARISONS, EXTREMES, is_rounded_in_ways
+from jaxmlir.optimize.compared_arrays import COMPARISONS, EXTREMES, is_rounded_in_ways
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, ExpansionWriter
 from jaxmlir.passes.base import Count
 
