@@ -7,7 +7,7 @@ import functools
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.op_counts import elements
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.ir import context, ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import CALLEES, Trait, with_trait
 
@@ -81,7 +81,10 @@ def kept_call() -> ir.Attribute:
 def is_kept_call(signature: Signature) -> bool:
     """Whether a signature is that of a call with this ``jaxpr.ctx``."""
     ctx = signature.named.get("jaxpr.ctx")
-    return ctx is not None and ctx == kept_call()
+    if ctx is None:
+        return False
+    with context():
+        return bool(ctx == kept_call())
 
 
 _INLINED = frozenset(

@@ -85,6 +85,7 @@ def import_jaxpr(closed_jaxpr: Any, name: str = "main", target: Target | None = 
     """
     importer = Importer()
     importer.target = target
+    importer.constants.copies = target is None
     jaxpr, consts = open_jaxpr(closed_jaxpr)
     with scope():
         importer.write_function(jaxpr, consts, importer.unique_name(name), public=True)

@@ -112,7 +112,13 @@ class Constants(UserDict[str, Any]):
     """Arrays by the name that ``jaxpr.constant`` ops give them.
 
     An array of numpy's that can be written to is copied, so that a program stays what it is.
+
+    Attributes:
+      copies: whether it is so; a program that is lowered at once shares its constants with JAX's
+        own part of the module, which names each once.
     """
+
+    copies: bool = True
 
     def __init__(self, values: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()):
         # Copying does not read the arrays.
@@ -121,7 +127,7 @@ class Constants(UserDict[str, Any]):
             self.update(values)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self.data[name] = _unwritable(value)
+        self.data[name] = _unwritable(value) if self.copies else value
 
     def __getitem__(self, name: str) -> Any:
         """The array.

@@ -45,8 +45,7 @@ class Target:
     def __str__(self) -> str:
         """The name, in the form that :func:`target` accepts."""
         placed = "x".join(map(str, self.topology)) or str(self.devices)
-        name = f"{self.platform}:{self.kind}:{placed}"
-        return name.removesuffix(":1").removesuffix(":")
+        return ":".join(filter(None, (self.platform, self.kind, "" if placed == "1" else placed)))
 
     def on(self, devices: int) -> Target:
         """The target with another number of devices."""
@@ -79,8 +78,12 @@ class Target:
         return self.platform == "cpu"
 
 
+# How many devices, or how many along each dimension.
+_TOPOLOGY = r"[1-9]\d*(x[1-9]\d*)*"
+
+
 def target(name: str | Target) -> Target:
-    """The target with a name ``platform[:kind[:topology]]``, such as ``"cpu"`` or
+    """The target with a name ``platform[:kind][:topology]``, such as ``"cpu"``, ``"cpu:8"`` or
     ``"tpu:v5e:2x2"``.
 
     Raises:
@@ -99,13 +102,15 @@ def _named(name: str) -> Target:
     if platform == "gpu":
         raise ArgumentError(f"target {name!r}: 'gpu' stands for 'cuda' or 'rocm': name one")
     kind, _, topology = rest.partition(":")
+    if not topology and re.fullmatch(_TOPOLOGY, kind):
+        kind, topology = "", kind
     if platform not in PLATFORMS:
         raise _unknown(name, PLATFORMS, platform)
     kinds = machines(platform)
     if kind and kind not in kinds:
         choices = [f"{platform}:{k}" for k in kinds if k]
         raise _unknown(name, choices or PLATFORMS, f"{platform}:{kind}")
-    if topology and not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", topology):
+    if topology and not re.fullmatch(_TOPOLOGY, topology):
         raise ArgumentError(
             f"target {name!r}: expected a topology such as 2x2 or a number of devices, "
             f"got {topology!r}"
