@@ -528,6 +528,32 @@ def test_what_is_read_where_another_row_says(late):
         np.testing.assert_allclose(fenced(x, 3), jax.jit(jaxs)(x, 3), rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "function, fences",
+    [
+        (lambda x, y: (x[:, :, None] * y[:, None]).reshape(len(x), -1) @ jnp.ones((64, 2)), 1),
+        (lambda x, y: (x[:, :, None] * y[:, None]).reshape(-1, 8) @ jnp.ones((8, 2)), 1),
+        (lambda x, y: jnp.zeros(8).at[jnp.arange(1024).reshape(-1, 8) % 8].add(x * y[:, :1]), 1),
+        (lambda x, y: jnp.zeros((8, 8)).at[jnp.arange(128) % 8].add(x * y[:, :1]), 0),
+        (lambda x, y: jnp.max((x[:, :1] - y) * x + (x - y) * y + (x + y) * x, 0), 1),
+        (lambda x, y: jnp.max((x[:, :1] - y) * x, 0), 0),
+        (lambda x, y: (x * y[:, :1]).reshape(16, 8, 8) @ jnp.ones((8, 2)), 0),
+        (lambda x, y: (x[:0, :, None] * y[:0, None]).reshape(-1), 0),
+    ],
+)
+def test_what_would_be_computed_element_by_element_is_stored(function, fences):
+    x, y = np.random.RandomState(0).rand(2, 128, 8).astype(np.float32)
+    program, _ = fenced_and_remarks(jaxmlir.trace(function)(x, y).optimize(1))
+    assert str(program).count(FENCE) == fences
+    np.testing.assert_allclose(program(x, y), jax.jit(function)(x, y), rtol=1e-5)
+
+
+def test_a_stored_array_is_merged_before_an_elementwise_kernel_reads_it():
+    x, y = np.ones((16, 8, 8), np.float32), np.ones((16, 64), np.float32)
+    program, _ = fenced_and_remarks(jaxmlir.trace(lambda x, y: x.reshape(16, 64) * y)(x, y))
+    assert str(program).count(FENCE) == (jax_version() >= (0, 11))
+
+
 OFFSETS = hypothesis.strategies.integers(0, 3)
 STEPS = hypothesis.strategies.lists(
     hypothesis.strategies.tuples(

@@ -10,10 +10,11 @@ pays.
 
 Other values are fenced as well: the parts of sums of many arrays, whatever they cost
 (:mod:`jaxmlir.optimize.cpu.split_wide_sums`); operands of reductions, where another value would be
-stored for the reduction (:mod:`jaxmlir.optimize.cpu.materialize_reduction_inputs`); and slices that
-an op reads in two arrangements (:mod:`jaxmlir.optimize.cpu.materialize_slices`).  In loops that
-write arrays in place, values read from an array are fenced together with the update that overwrites
-them (:mod:`jaxmlir.optimize.cpu.order_in_place_updates`).
+stored for the reduction (:mod:`jaxmlir.optimize.cpu.materialize_reduction_inputs`); slices that an
+op reads in two arrangements (:mod:`jaxmlir.optimize.cpu.materialize_slices`); and values that would
+be computed element by element (:mod:`jaxmlir.optimize.cpu.materialize_scalar_kernels`).  In loops
+that write arrays in place, values read from an array are fenced together with the update that
+overwrites them (:mod:`jaxmlir.optimize.cpu.order_in_place_updates`).
 
 An array that a call returns twice, as it is and reshaped, gets one fence for both: if the array
 were also read without the fence, XLA might overwrite it (:mod:`jaxmlir.optimize.barriers`).
@@ -33,6 +34,7 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.barriers import FencedValue, alone, fences
 from jaxmlir.optimize.cpu.materialize_reduction_inputs import summed_apart
+from jaxmlir.optimize.cpu.materialize_scalar_kernels import computed_singly
 from jaxmlir.optimize.cpu.materialize_slices import read_in_two_ways
 from jaxmlir.optimize.cpu.order_in_place_updates import loop_bodies, order_reads
 from jaxmlir.optimize.cpu.recomputation import dear_values
@@ -58,7 +60,8 @@ class MaterializeShared(Pass):
     def run(self, program: Module) -> bool:
         together, analyses = fences(program), analyses_of(program)
         dear = functools.partial(dear_values, threshold=self.threshold)
-        finders = (dear, crowded_sums, summed_apart, read_in_two_ways)
+        singly = functools.partial(computed_singly, target=program.target)
+        finders = (dear, crowded_sums, summed_apart, read_in_two_ways, singly)
         count = store(program, alone(together), finders, program.functions)
         bodies = [analyses.body(function) for function in program.functions.values()]
         for symbol in loop_bodies(bodies):
