@@ -64,12 +64,7 @@ def find_box(name: str) -> Box | None:
 
 
 def get(name: str) -> Any:
-    """The object behind a handle."""
-    return get_box(name).value
-
-
-def get_box(name: str) -> Box:
-    """The box behind a handle.
+    """The object behind a handle.
 
     Raises:
       JaxmlirError: no living program of this process holds it.
@@ -80,7 +75,7 @@ def get_box(name: str) -> Box:
             f'handle "{name}" stands for a Python object of another process, or of a program that '
             "no longer exists: a program with Python callbacks can only be used where it was traced"
         )
-    return boxed
+    return boxed.value
 
 
 def _unwritable(value: Any) -> Any:

@@ -103,10 +103,10 @@ class UntracedRules:
       identity: numbers the Python objects that rules consist of; equal ones get equal numbers.
     """
 
-    def __init__(self, config: ConfigSnapshot | None = None) -> None:
+    def __init__(self) -> None:
         from jaxmlir.bridge.custom_rules.identity import Identities
 
-        self.config: ConfigSnapshot = config or ConfigSnapshot()
+        self.config: ConfigSnapshot = ConfigSnapshot()
         self.identity: Identities = Identities()
         self._sources: dict[int, RuleSource] = {}
         self._numbers: dict[RuleSource, int] = {}

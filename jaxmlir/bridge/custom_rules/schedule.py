@@ -20,7 +20,6 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from jaxmlir._compat import ConfigSnapshot
 from jaxmlir.bridge.custom_rules.pending import PendingRules, RuleSource, UntracedRules
 from jaxmlir.bridge.importer import Importer
 from jaxmlir.dialect.builder import put_in_order
@@ -88,13 +87,11 @@ class RuleTracing:
         result.waiting, result.marked, result.held = self.waiting, self.marked, held
         return result
 
-    def take_up(
-        self, sources: Mapping[int, RuleSource], config: ConfigSnapshot | None = None
-    ) -> None:
+    def take_up(self, sources: Mapping[int, RuleSource]) -> None:
         """Adds the untraced rules of ops that come from another program."""
         if sources:
             if self.table is None:
-                self.table = UntracedRules(config)
+                self.table = UntracedRules()
             self.table.take_up(sources)
             self.waiting = self.marked = True
 
