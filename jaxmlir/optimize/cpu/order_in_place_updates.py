@@ -75,14 +75,16 @@ def loop_bodies(bodies: Iterable[FunctionView]) -> dict[str, None]:
 def order_reads(body: FunctionView, together: JointFence) -> int:
     """Makes the writes in a loop's body wait for reads; returns how many wait."""
     count = 0
-    writes = [op for op, name in zip(body.ops, body.names, strict=True) if name in WRITES]
+    places = {op.operation: index for index, op in enumerate(body.ops)}
+    writes = [op for op, index in places.items() if body.names[index] in WRITES]
     for op in writes:
-        write = _overwritten(body, body.ops.index(op))
+        write = _overwritten(body, places[op])
         if write is not None:
             _read_first(body, write, together)
             count += 1
             # Its fence is now between the values read and ops that later writes may need.
             body = FunctionView(body.function)
+            places = {op.operation: index for index, op in enumerate(body.ops)}
     return count
 
 

@@ -311,8 +311,9 @@ def _is_retyped(op: Any, name: str) -> bool:
 
 def untyped(value: ir.Value) -> ir.Value:
     """The value before conversions that only change whether it is weakly typed."""
-    op, name = toolbox.definition(value) or (None, "")
-    return untyped(op.operands[0]) if _is_retyped(op, name) else value
+    while (definition := toolbox.definition(value)) is not None and _is_retyped(*definition):
+        value = definition[0].operands[0]
+    return value
 
 
 class ValueUses:
