@@ -12,7 +12,7 @@ function that is being rewritten (:func:`ops_of`), or the one that gives a value
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, KeysView, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, KeysView, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -308,17 +308,6 @@ class FunctionView:
         """The ops one by one, with the operands that they have when this is first asked for."""
         views = zip(self.ops, self.names, strict=True)
         return [OpView(op, name, list(op.operands)) for op, name in views]
-
-    @functools.cached_property
-    def structure(self) -> Hashable:
-        """The function without the values of its constants.  Many functions differ only in these,
-        so a decision that does not need them can be made once."""
-        return (
-            tuple(self.types[: self.arity]),
-            tuple([s.results if s.name == "jaxpr.constant" else s for s in self.signatures]),
-            tuple(map(tuple, self.operands)),
-            tuple(self.returned),
-        )
 
     @functools.cached_property
     def effects(self) -> dict[int, ir.ArrayAttr]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from jaxmlir.errors import Diagnostic
@@ -92,27 +92,3 @@ def remark(op: Any, message: str) -> None:
 
     hears, pass_name = listener
     hears(Diagnostic("remark", f"[{pass_name}] {message}", *locations.position(op.location)), op)
-
-
-@contextlib.contextmanager
-def recording() -> Iterator[list[Diagnostic]]:
-    """Records the remarks made within the block, if anybody listens, instead of passing them on."""
-    remarks: list[Diagnostic] = []
-    listener = _listening.get()
-    if listener is None:
-        yield remarks
-        return
-    with heard_by(lambda remark, op: remarks.append(remark), listener[1]):
-        yield remarks
-
-
-def repeat(remarks: Iterable[Diagnostic], op: Any) -> None:
-    """Repeats recorded remarks; those without a place get the op's."""
-    listener = _listening.get()
-    if listener is None:
-        return
-    from jaxmlir.dialect import locations
-
-    for said in remarks:
-        file, line, col = locations.position(op.location)
-        listener[0](said if said.line else said._replace(file=file, line=line, col=col), op)

@@ -36,7 +36,7 @@ A body is split once (:class:`FunctionSplits`), for all loops that share it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -273,7 +273,6 @@ class FunctionSplits:
         self._counted = CountedOps(rules.program)
         self._by_pattern: dict[tuple[str, str, CallingConvention], FunctionSplit | None] = {}
         # By the structure of a body: bodies that differ in constants only have the same choice.
-        self._choices: dict[Hashable, HoistedOps] = {}
 
     def of_scan(
         self, scan: ScanOp, count: int, body: FunctionView | None = None
@@ -364,13 +363,7 @@ class FunctionSplits:
             if self._split_calls(function, chosen(arguments, uses.fixed)):
                 self.change(function)
                 body = FunctionView(function)
-        key = body.structure, uses.fixed, in_remat
-        choice = self._choices.get(key)
-        if choice is None:
-            choice = HoistedOps(
-                body, uses.fixed, self._work, self._growth, in_remat, self._can_move
-            )
-            self._choices[key] = choice
+        choice = HoistedOps(body, uses.fixed, self._work, self._growth, in_remat, self._can_move)
         if not choice.kept or (may_not_run and not self._saves_asking(body, choice)):
             return None
         self.change(function)

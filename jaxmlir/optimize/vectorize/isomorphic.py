@@ -505,7 +505,7 @@ class BodyClasses:
         body = self._read(symbol)
         named = zip(body.ops, body.names, strict=True)
         self._constants[symbol] = [op for op, name in named if name == "jaxpr.constant"]
-        number = self._numbers.setdefault(body.structure, len(self._firsts))
+        number = self._numbers.setdefault(_structure(body), len(self._firsts))
         if number == len(self._firsts):
             self._firsts.append(body)
         return number
@@ -543,6 +543,16 @@ class BodyClasses:
                     results = copy(op, name, [values[v] for v in operands])
                     values.update(zip(op.results, results, strict=True))
         return new.finish([values[v] for v in returned(function)]), varying
+
+
+def _structure(body: FunctionView) -> Hashable:
+    """A function without the values of its constants."""
+    return (
+        tuple(body.types[: body.arity]),
+        tuple([s.results if s.name == "jaxpr.constant" else s for s in body.signatures]),
+        tuple(map(tuple, body.operands)),
+        tuple(body.returned),
+    )
 
 
 # -- Looking for groups in all functions --

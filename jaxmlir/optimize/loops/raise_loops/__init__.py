@@ -19,19 +19,15 @@ The pass takes three steps, for inner loops first:
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-import numpy as np
-
-from jaxmlir import toolbox
 from jaxmlir.analysis.call_graph import CallGraph
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import Work, can_be_summed, elements, is_array, size
 from jaxmlir.analysis.purity import CountedOps, is_pure
-from jaxmlir.dialect import op_signature
 from jaxmlir.dialect.builder import (
     SPREAD,
     converted,
@@ -47,7 +43,6 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, may_have_functions, record_of, with_trait
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.errors import Diagnostic
 from jaxmlir.optimize.loops.known import MAX_ELEMENTS, KnownIntegers
 from jaxmlir.optimize.loops.raise_loops.accesses import simplify_windows, untyped
 from jaxmlir.optimize.loops.raise_loops.arrays import ArrayRaiser
@@ -64,78 +59,20 @@ from jaxmlir.optimize.loops.scan_editor import (
     LoopEditor,
     ScanEditor,
     StackedResult,
-    body_symbol,
     can_change,
     loops_of,
 )
 from jaxmlir.optimize.vectorize.batchable import BATCHED_CALLS, called, can_batch, is_slow_alone
 from jaxmlir.optimize.vectorize.stacking import added, total_of
 from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.remarks import recording, remark, repeat
+from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import visit_functions
+from jaxmlir.support.lazy import memoized
 from jaxmlir.targets import Target
 from jaxmlir.transforms.higher_order.loops import ScanOp
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batch_axis, vmap
-
-# -- Loops that share a body, raised once if the same values are known around them --
-
-
-Raise = Callable[[Any, str, KnownIntegers, int], bool]
-"""Raises a loop in place, by the known values around it; returns whether anything was raised."""
-
-
-class _RaisedLoop(NamedTuple):
-    template: func.FuncOp
-    """A detached function from the operands of the loop to its results."""
-    remarks: list[Diagnostic]
-    """The remarks made; those on the loop itself have no location."""
-
-
-class SharedBodyRaiser:
-    """Raises loops that share a body, once for all with the same known operands.
-
-    Args:
-      raise_: raises a single loop.
-    """
-
-    def __init__(self, rules: Rules, raise_: Raise):
-        self._rules = rules
-        self._raise = raise_
-        self._raised: dict[Any, _RaisedLoop | None] = {}
-
-    def __call__(self, op: Any, name: str, known: KnownIntegers, depth: int) -> bool:
-        """Raises a loop as ``raise_`` does."""
-        operands = list(op.operands)
-        arrays = [known.get(v) for v in operands]
-        numbers = tuple([None if n is None else (n.shape, n.tobytes()) for n in arrays])
-        key = (op_signature.of_op(op, name, operands), depth, numbers)
-        if key not in self._raised:
-            self._raised[key] = self._make(op, name, arrays, depth)
-        raised = self._raised[key]
-        if raised is None:
-            return False
-        repeat(raised.remarks, op)
-        with ir.InsertionPoint(op), op.location:
-            toolbox.replace(op, inline(raised.template, operands))
-        return True
-
-    def _make(
-        self, op: Any, name: str, operand_arrays: Sequence[np.ndarray | None], depth: int
-    ) -> _RaisedLoop | None:
-        """Raises the loop in a function of its own; ``None`` if nothing was raised."""
-        like = op.operation.parent.opview
-        new = NewFunction(self._rules, "loop", [v.type for v in op.operands], like, detached=True)
-        types, attributes = list(op.results.types), dict(op.attributes.items())
-        with new.body(), ir.Location.unknown():
-            loop = ir.Operation.create(name, types, new.args, attributes)
-        new.finish(list(loop.results))
-        arrays = {v: n for v, n in zip(new.args, operand_arrays, strict=True) if n is not None}
-        with recording() as remarks:
-            is_raised = self._raise(loop.opview, name, KnownIntegers(arrays, depth), depth)
-        return _RaisedLoop(new.op, remarks) if is_raised else None
-
 
 # -- Whether batching a loop's body pays: gains and losses --
 #
@@ -193,9 +130,6 @@ class Gains:
         self._work = Work(program)
         self.counted: CountedOps = CountedOps(program)
         self._bodies: dict[str, FunctionView] = {}
-        # For bodies that are alike but for their constants.
-        self._of_structure: dict[tuple[Hashable, tuple[bool, ...]], Gain | None] = {}
-        self._bytes: dict[Hashable, int] = {}
 
     def read(self, symbol: str, ops: Sequence[tuple[Any, str]] | None = None) -> FunctionView:
         """The view of a body that does not change any more.
@@ -214,12 +148,8 @@ class Gains:
         Args:
           batched: which arguments are batched.
         """
-        key = (body.structure, tuple(batched))
-        if key not in self._of_structure:
-            gain = Gain()
-            can_batch = self._add(gain, body, batched, 1)
-            self._of_structure[key] = gain if can_batch else None
-        return self._of_structure[key]
+        gain = Gain()
+        return gain if self._add(gain, body, batched, 1) else None
 
     def _add(self, gain: Gain, body: FunctionView, batched: Sequence[bool], times: int) -> bool:
         """Adds the gain of a function that runs ``times`` times; whether it can be batched."""
@@ -279,13 +209,9 @@ class Gains:
             return self._add(gain, self.read(symbol), pattern, times)
         return not any(symbol_uses(attr) for _, attr in signature.attributes)
 
+    @memoized
     def bytes(self, body: FunctionView) -> int:
         """The bytes of all values of a function, including those of its callees."""
-        if body.structure not in self._bytes:
-            self._bytes[body.structure] = self._bytes_of(body)
-        return self._bytes[body.structure]
-
-    def _bytes_of(self, body: FunctionView) -> int:
         total = 0
         constants: set[int] = set()
         for signature, operands, results in zip(
@@ -584,11 +510,9 @@ class _Raiser:
         self._batch_bytes = batch_bytes
         self._target = program.target
         self._rules = Rules(program)
-        self._uses = graph.counts()
         self._bodies = LoopEditor(self._rules, graph)
         self._contexts = LoopContexts(program, graph)
         self._gains = Gains(program)
-        self._alike = SharedBodyRaiser(self._rules, self._raise)
         self._changed = False
         # The ops of the functions that have not changed.
         self._ops = dict(graph.ops)
@@ -598,9 +522,7 @@ class _Raiser:
         self._changed = False
         known, depth = self._contexts.of(function.name.value)
         for op, name in loops_of(function):
-            body = body_symbol(op, name)
-            raise_ = self._alike if self._uses[body] > 1 else self._raise
-            if raise_(op, name, known, depth):
+            if self._raise(op, name, known, depth):
                 known.changed()
                 self._changed = True
         if self._changed:

@@ -155,7 +155,6 @@ class _LoopRemat:
       depth: how deep loops may be segmented.
       slowdown: the fraction of its time that a pair of loops may take longer to save memory.
       known: the choices and the new loops, by what pairs have in common.
-      choices: the choices, by the structure of joint bodies.
     """
 
     rules: Rules
@@ -167,7 +166,6 @@ class _LoopRemat:
     known: dict[Hashable, tuple[StorageChoice, PairReplacement] | None] = field(
         default_factory=dict
     )
-    choices: dict[Hashable, StorageChoice | None] = field(default_factory=dict)
 
     def rewrite(self, function: func.FuncOp) -> bool:
         """Rewrites the pairs of loops in a function; whether it changed any."""
@@ -250,14 +248,10 @@ class _LoopRemat:
         """A joint body, with the loops in it rewritten, and the best choice for it."""
         length = joint.pair.first.scan.length
         prices = self.prices.within(length)
-        inner = replace(self, prices=prices, depth=depth, known={}, choices={})
+        inner = replace(self, prices=prices, depth=depth, known={})
         if inner.rewrite(joint.function):
             joint = replace(joint, links=())
-        now = joint.pair.stored / length
-        key = now, joint.structure
-        if key not in self.choices:
-            self.choices[key] = self._choice(joint, now)
-        choice = self.choices[key]
+        choice = self._choice(joint, joint.pair.stored / length)
         return None if choice is None else (joint, choice)
 
     def _choice(self, joint: JointBody, now: float) -> StorageChoice | None:

@@ -271,13 +271,6 @@ class JointBody:
         return frozenset(n for n in range(len(body.types)) if links and body.value(n) in links)
 
     @property
-    def structure(self) -> Hashable:
-        """All that the choice depends on; bodies that differ in constants only agree in it."""
-        counts = len(self.consts), len(self.carry), len(self.slices)
-        pair = self.pair
-        return self.body.structure, counts, pair.kept, pair.retained, self.names, self.linked
-
-    @property
     def retained(self) -> set[int]:
         """The arguments of the slices that would stay in memory for the second loop alone."""
         return {self.slices[i] for i in self.pair.retained}
