@@ -31,11 +31,16 @@ def raised_type(type_: ir.Type) -> ir.Type:
                 f"{type_} is quantised, and JAX has no such type; expected numbers, as "
                 "stablehlo-opt --stablehlo-legalize-quant-to-math makes them"
             )
-        dtype_of(type_.element_type)
+        # Elements of the dialect's own types may have malformed parameters.
+        aval_of(ir.RankedTensorType.get([], type_.element_type))
         return type_
     if str(type_) == "!stablehlo.token":
         return ir.Type.parse("!jaxpr.token")
-    raise ImportingError(f"expected the type of a tensor or token, got {type_}")
+    advice = "; a module of the dialect is read with jaxmlir.parse"
+    raise ImportingError(
+        f"expected the type of a tensor or token, got {type_}"
+        + advice * str(type_).startswith("!jaxpr.")
+    )
 
 
 def tensor(shape: Iterable[Any], element: ir.Type) -> ir.Type:
@@ -47,12 +52,12 @@ def tensor(shape: Iterable[Any], element: ir.Type) -> ir.Type:
 
 
 def is_open(type_: ir.Type) -> bool:
-    """Whether a type of the source has sizes that are not numbers. In the dialect these are
-    symbolic dimensions, which follow from the operands."""
+    """Whether a type of the source has sizes that are not numbers, with or without bounds. In the
+    dialect these are symbolic dimensions, which follow from the operands."""
     return (
         isinstance(type_, ir.RankedTensorType)
         and not type_.has_static_shape
-        and type_.encoding is None
+        and not isinstance(type_.encoding, ir.DictAttr)
     )
 
 
@@ -69,7 +74,7 @@ def sizes_of(type_: ir.Type) -> tuple[Any, ...]:
     """
     if type_.has_static_shape:
         return tuple(type_.shape)
-    if type_.encoding is None:
+    if is_open(type_):
         raise ImportingError(f"the sizes of {type_} are not known; {STATIC}")
     return aval_of(type_).shape
 
@@ -150,9 +155,12 @@ def end_of(block: ir.Block) -> ir.Operation:
         return ir.InsertionPoint.at_block_terminator(block).ref_operation
     except ValueError:
         error = ImportingError("expected a terminator at the end of the block")
-        owner = block.owner.operation
-        place = locations.position(owner.location)
-        raise at_op(ImportingError, error, owner.name, place) from None
+        raise located(error, block.owner.operation) from None
+
+
+def located(error: Exception, op: Any) -> ImportingError:
+    """The error about an op of the source; an error that has a place already stays."""
+    return at_op(ImportingError, error, op.name, locations.position(op.location))
 
 
 class RegionCaptures(NamedTuple):
