@@ -18,14 +18,17 @@ from jaxmlir.errors import ImportingError, at_op
 
 @functools.cache
 def raised_type(type_: ir.Type) -> ir.Type:
-    """The dialect's type for values of a StableHLO type.
+    """The dialect's type for values of a StableHLO type; a number is an array without dimensions.
 
     Raises:
       ImportingError: the dialect has no such type.
     """
     if isinstance(type_, ir.RankedTensorType):
-        if type_.encoding is not None:
-            type_ = ir.RankedTensorType.get(type_.shape, type_.element_type)
+        element = type_.element_type
+        if isinstance(element, ir.IndexType):
+            element = ir.IntegerType.get_signless(64)
+        if type_.encoding is not None or element != type_.element_type:
+            type_ = ir.RankedTensorType.get(type_.shape, element)
         if "quant.uniform" in str(type_.element_type):
             raise ImportingError(
                 f"{type_} is quantised, and JAX has no such type; expected numbers, as "
@@ -34,6 +37,8 @@ def raised_type(type_: ir.Type) -> ir.Type:
         # Elements of the dialect's own types may have malformed parameters.
         aval_of(ir.RankedTensorType.get([], type_.element_type))
         return type_
+    if isinstance(type_, (ir.IntegerType, ir.FloatType, ir.IndexType)):
+        return raised_type(ir.RankedTensorType.get([], type_))
     if str(type_) == "!stablehlo.token":
         return ir.Type.parse("!jaxpr.token")
     advice = "; a module of the dialect is read with jaxmlir.parse"
