@@ -710,9 +710,10 @@ class BodyWriter:
         out_avals = [aval_of(tensor((), t.element_type) if is_open(t) else t) for t in types]
         with widths_of([*avals, *out_avals]):
             closed = _jaxpr_of(fun, avals, jax.config.jax_enable_x64)
-        results = self.raising.importer.write_inline(
-            *open_jaxpr(closed), operands, self.block, self.location
-        )
+            # This traces custom derivative rules.
+            results = self.raising.importer.write_inline(
+                *open_jaxpr(closed), operands, self.block, self.location
+            )
         pairs = zip(results, types, strict=True)
         return [
             v if v.type == t else self.convert(v, t.element_type) if is_open(t) else self._as(v, t)
