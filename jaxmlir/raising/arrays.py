@@ -155,6 +155,14 @@ def from_elements(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return [w.reshape(flat, sizes_of(type_))]
 
 
+@rule("tensor.extract")
+def extract(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
+    x, *places = operands
+    ones = (1,) * len(places)
+    single = tensor(ones, x.type.element_type)
+    return [w.reshape(w.one("dynamic_slice", operands, single, slice_sizes=ones), ())]
+
+
 @rule("arith.index_cast")
 def index_cast(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return [w.convert(operands[0], w.types(op)[0].element_type)]

@@ -32,7 +32,8 @@ next_after:nextafter polygamma sinh square tan zeta
 """
 # Ops on tensors that other compilers' canonicalization mixes into StableHLO.
 _SAME_IN_ARITH = """
-addf:add addi:add subf:sub subi:sub mulf:mul muli:mul divf:div remf:rem negf:neg maximumf:max
+addf:add addi:add subf:sub subi:sub mulf:mul muli:mul divf:div divsi:div remf:rem
+remsi:rem negf:neg maximumf:max
 minimumf:min maxsi:max minsi:min andi:and ori:or xori:xor
 """
 _DIALECTS = {"stablehlo": _SAME, "chlo": _SAME_IN_CHLO, "arith": _SAME_IN_ARITH}

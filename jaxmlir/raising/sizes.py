@@ -323,7 +323,9 @@ OPS |= {
     "tensor.from_elements": lambda op, shape, arrays: np.concatenate(
         [array.reshape(1) for array in arrays]
     ).reshape(shape),
-    "tensor.extract": lambda op, shape, arrays: arrays[0][tuple(arrays[1:])].reshape(shape),
+    "tensor.extract": lambda op, shape, arrays: objects(
+        [arrays[0][tuple(index.item() for index in arrays[1:])]], shape
+    ),
 }
 
 

@@ -423,9 +423,11 @@ def test_sizes_that_torch_mlir_computes():
           %c0 = arith.constant 0 : index
           %c2 = arith.constant 2 : i64
           %dim = tensor.dim %x, %c0 : tensor<?x4xf32>
-          %n = arith.index_cast %dim : index to i64
-          %sizes = tensor.from_elements %n, %c2, %c2 : tensor<3xi64>
           %shape = shape.shape_of %x : tensor<?x4xf32> -> tensor<2xindex>
+          %first = tensor.extract %shape[%c0] : tensor<2xindex>
+          %rows_of_x = arith.maxsi %dim, %first : index
+          %n = arith.index_cast %rows_of_x : index to i64
+          %sizes = tensor.from_elements %n, %c2, %c2 : tensor<3xi64>
           %rows = stablehlo.dynamic_broadcast_in_dim %y, %shape, dims = [1]
             : (tensor<4xf32>, tensor<2xindex>) -> tensor<?x4xf32>
           %0 = stablehlo.multiply %x, %rows : tensor<?x4xf32>
