@@ -99,6 +99,7 @@ def _keys(block: ir.Block) -> list[_Key] | None:
     *ops, end = (view.operation for view in block.operations)
     compared: dict[Any, int] = {}
     total: dict[int, bool] = {}
+    seen: set[Any] = set()
     arguments = list(block.arguments)
     for op in ops:
         if op.name == "stablehlo.compare":
@@ -110,9 +111,10 @@ def _keys(block: ir.Block) -> list[_Key] | None:
             if total.setdefault(operand, kind) != kind:
                 return None
             compared[op] = operand if places[0] < places[1] else ~operand
-        elif op.name not in _LOGIC or str(op.results[0].type) != "tensor<i1>":
+        elif op.name not in _LOGIC or any(v.owner not in seen for v in op.operands):
             return None
-    if not 0 < len(total) <= _MAX_KEYS:
+        seen.add(op)
+    if not 0 < len(total) <= _MAX_KEYS or end.operands[0].owner not in seen:
         return None
 
     def comes_first(outcomes: Outcomes) -> bool:

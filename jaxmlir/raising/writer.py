@@ -786,5 +786,8 @@ REFUSED = {
     "stablehlo.recv": "JAX has no op that receives from a channel",
     "stablehlo.infeed": "JAX has no infeed",
     "stablehlo.outfeed": "JAX has no outfeed",
+    "stablehlo.set_dimension_size": "JAX has no arrays whose size is known only at run time",
+    "stablehlo.async_start": "JAX has no futures",
+    "stablehlo.async_done": "JAX has no futures",
 }
 """Why there is no rule for some ops."""
