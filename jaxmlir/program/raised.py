@@ -54,7 +54,11 @@ def from_stablehlo(
         raise ArgumentError(
             f"expected the text, bytes or module of StableHLO, got {type(source).__name__}"
         )
-    return _program(raise_module(module, _of_import), filename, remarks)
+    try:
+        importer = raise_module(module, _of_import)
+    except ImportingError as e:
+        raise ImportingError([d.placed(filename) for d in e.diagnostics]) from e.__cause__
+    return _program(importer, filename, remarks)
 
 
 @collector_paused

@@ -42,10 +42,21 @@ from jaxmlir.raising.writer import BodyWriter, Values, renamed, rule
 @rule("constant", "chlo.constant", "arith.constant")
 def constant(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
-    array = codec.decode(op.attributes["value"])
+    array = _array_of(op.attributes["value"], type_)
     if not isinstance(array, np.ndarray) or array.shape != tuple(type_.shape):
         raise ImportingError(f"its value is not an array of type {type_}")
     return [w.constant(array)]
+
+
+def _array_of(attr: ir.Attribute, type_: ir.Type) -> Any:
+    """The array that an attribute holds: of numbers, of indices, or a single number."""
+    if isinstance(attr, (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr)):
+        return np.asarray(attr.value, type_of_elements(type_))
+    if isinstance(attr, ir.DenseIntElementsAttr) and isinstance(
+        ir.ShapedType(attr.type).element_type, ir.IndexType
+    ):
+        return np.reshape([*attr], ir.ShapedType(attr.type).shape)
+    return codec.decode(attr)
 
 
 @rule("chlo.constant_like")
@@ -121,6 +132,40 @@ def get_dimension_size(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Valu
     (type_,) = w.types(op)
     size = shape_of(operands[0])[attribute(op, "dimension")]
     return [w.of_sizes(objects([size], ()), type_)]
+
+
+# torch-mlir computes with sizes in these dialects.
+@rule("tensor.dim")
+def dim(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
+    (dimension,) = w.known_numbers(operands[1], "dimension")
+    return [w.of_sizes(objects([shape_of(operands[0])[dimension]], ()), w.types(op)[0])]
+
+
+@rule("shape.shape_of")
+def shape_of_array(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
+    shape = shape_of(operands[0])
+    return [w.of_sizes(objects(shape, (len(shape),)), w.types(op)[0])]
+
+
+@rule("tensor.from_elements")
+def from_elements(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
+    (type_,) = w.types(op)
+    rows = [w.reshape(v, (1,)) for v in operands]
+    flat = w.one("concatenate", rows, tensor((len(rows),), type_.element_type), dimension=0)
+    return [w.reshape(flat, sizes_of(type_))]
+
+
+@rule("tensor.extract")
+def extract(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
+    x, *places = operands
+    ones = (1,) * len(places)
+    single = tensor(ones, x.type.element_type)
+    return [w.reshape(w.one("dynamic_slice", operands, single, slice_sizes=ones), ())]
+
+
+@rule("arith.index_cast")
+def index_cast(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
+    return [w.convert(operands[0], w.types(op)[0].element_type)]
 
 
 # --- ops whose bounds are operands ---------------------------------------------------------------

@@ -66,7 +66,7 @@ class Fold(NamedTuple):
         shape = [xs[0].shape[d] for d in out_dims]
         size = int(np.prod([xs[0].shape[d] for d in self.axes]))
         rows = [jnp.reshape(jnp.transpose(x, (*self.axes, *out_dims)), (size, *shape)) for x in xs]
-        combine = _elementwise(self.combine, len(shape))
+        combine = on_arrays(self.combine, len(shape))
         carry = [jnp.broadcast_to(init, shape) for init in inits]
         if size > _UNROLLED:
             return tuple(lax.scan(lambda c, row: (combine(*c, *row), None), carry, rows)[0])
@@ -149,10 +149,10 @@ class Scatter(NamedTuple):
         numbers = gather_of(n)
         mode = lax.GatherScatterMode.FILL_OR_DROP
         current = lax.gather(x, indices, numbers, sizes, mode=mode, fill_value=1)
-        (combined,) = _elementwise(self.combine, updates.ndim)(current, updates)
+        (combined,) = on_arrays(self.combine, updates.ndim)(current, updates)
         return lax.scatter(x, indices, combined, n, mode=mode, unique_indices=True)
 
 
-def _elementwise(combine: ScalarFunction, rank: int) -> ScalarFunction:
+def on_arrays(combine: ScalarFunction, rank: int) -> ScalarFunction:
     """A function of scalars, vectorized over arrays."""
     return functools.reduce(lambda f, _: jax.vmap(f), range(rank), combine)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,7 +32,8 @@ next_after:nextafter polygamma sinh square tan zeta
 """
 # Ops on tensors that other compilers' canonicalization mixes into StableHLO.
 _SAME_IN_ARITH = """
-addf:add addi:add subf:sub subi:sub mulf:mul muli:mul divf:div remf:rem negf:neg maximumf:max
+addf:add addi:add subf:sub subi:sub mulf:mul muli:mul divf:div divsi:div remf:rem
+remsi:rem negf:neg maximumf:max
 minimumf:min maxsi:max minsi:min andi:and ori:or xori:xor
 """
 _DIALECTS = {"stablehlo": _SAME, "chlo": _SAME_IN_CHLO, "arith": _SAME_IN_ARITH}
@@ -340,14 +342,17 @@ _BROADCASTING = {
 @rule(*_BROADCASTING)
 def broadcasting(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """The op of operands that are broadcast as numpy does, or as ``broadcast_dimensions`` says."""
-    inner = _BROADCASTING[op.name]
-    shape = tuple(w.types(op)[0].shape)
+    inner, rank = _BROADCASTING[op.name], w.types(op)[0].rank
     broadcast_dims = attribute(op, "broadcast_dimensions")
-    spread = []
+    wide = []
     for value in operands:
-        rank = len(shape_of(value))
-        dims = tuple(range(len(shape) - rank, len(shape)))
-        if broadcast_dims is not None and rank < len(shape) and len(broadcast_dims) == rank:
+        sizes = shape_of(value)
+        dims: Sequence[int] = range(rank - len(sizes), rank)
+        if broadcast_dims is not None and len(sizes) < rank and len(broadcast_dims) == len(sizes):
             dims = broadcast_dims
-        spread.append(w.broadcast(value, tensor(shape, value.type.element_type), dims))
+        placed = dict(zip(dims, sizes, strict=True))
+        shape = [placed.get(d, 1) for d in range(rank)]
+        wide.append(w.broadcast(value, tensor(shape, value.type.element_type), dims))
+    shape = lax.broadcast_shapes(*map(shape_of, wide))
+    spread = [w.broadcast(v, tensor(shape, v.type.element_type), range(rank)) for v in wide]
     return RULES[inner](w, StandInOp(inner, op.results, op.attributes), spread)

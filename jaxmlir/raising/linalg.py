@@ -132,16 +132,19 @@ def batch_norm_grad(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 @rule("chlo.top_k")
 def top_k(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
+    if not attribute(op, "largest", True):
+        raise ImportingError("expected the largest elements, got largest = false")
     axis = len(shape_of(operands[0])) - 1
-    params = {"k": attribute(op, "k"), "axis": axis}
-    values, indices = w.types(op)
-    return w.emit("top_k", operands, [values, indices], **params)
+    return w.emit("top_k", operands, w.types(op), k=attribute(op, "k"), axis=axis)
 
 
 # --- custom calls ---------------------------------------------------------------------------------
 
 CALLS: dict[str, Callable[[BodyWriter, Any, list[ir.Value], dict[str, Any]], Values]] = {}
 """The rules of custom calls by target; LAPACK's are without the letter of the type."""
+
+# Ops of MHLO that have another name in CHLO.
+_MHLO_NAMES = {"mhlo.topk": "top_k"}
 
 _REFUSED = {
     PYTHON_CALLBACK: "a Python function, which is not in the module",
@@ -185,7 +188,7 @@ def custom_call(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
         options = python_value(config) if isinstance(config, ir.DictAttr) else {}
         return apply_rule(w, op, operands, options)
     for prefix in ("mhlo.", "chlo."):
-        meant = f"chlo.{target.removeprefix(prefix)}"
+        meant = f"chlo.{_MHLO_NAMES.get(target, target.removeprefix(prefix))}"
         if target.startswith(prefix) and meant in RULES:
             return RULES[meant](w, named_inside(op, meant, "mhlo.attributes"), operands)
     for pattern, what in _REFUSED.items():

@@ -14,7 +14,7 @@ from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.ir import TREES, body_of, functions, ir, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import is_key, type_of
-from jaxmlir.errors import ImportingError
+from jaxmlir.errors import ImportingError, JaxmlirError
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remarks_wanted
 from jaxmlir.raising import (  # noqa: F401 (rules)
@@ -25,9 +25,10 @@ from jaxmlir.raising import (  # noqa: F401 (rules)
     random,
     reductions,
     sharding,
+    sorting,
 )
 from jaxmlir.raising.lost_rules import remark_lost_rules
-from jaxmlir.raising.source import end_of, is_open, public_functions, raised_type
+from jaxmlir.raising.source import end_of, is_open, located, public_functions, raised_type
 from jaxmlir.raising.tuples import flatten_tuples
 from jaxmlir.raising.writer import ModuleRaiser
 
@@ -49,7 +50,10 @@ def raise_module(module: ir.Module, of_import: Callable[[Importer], Module]) -> 
         flatten_tuples(functions(module))
         raising = ModuleRaiser(module, of_import)
         for name in public:
-            raising.function(name, public=True)
+            try:
+                raising.function(name, public=True)
+            except JaxmlirError as e:
+                raise located(e, raising.source[name].operation) from e.__cause__
         raising.write()
         symbol_table = functions(raising.importer.module)
         for name in public:

@@ -1,4 +1,4 @@
-"""Reductions over dimensions and over windows; sorting."""
+"""Reductions over dimensions and over windows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import dtype_of
-from jaxmlir.errors import ImportingError
 from jaxmlir.raising.arrays import combinations, pairs
 from jaxmlir.raising.derivatives import (
     Fold,
@@ -27,7 +26,6 @@ from jaxmlir.raising.derivatives import (
     function_of,
     has_derivative,
 )
-from jaxmlir.raising.elementwise import lifted
 from jaxmlir.raising.linalg import custom
 from jaxmlir.raising.matching import region_by_jax, region_text
 from jaxmlir.raising.source import (
@@ -149,7 +147,7 @@ def _pick(x: Any, index: Any, axis: int) -> Any:
     return jnp.squeeze(picked, axis)
 
 
-def _three(element: ir.Type) -> jax.ShapeDtypeStruct:
+def three(element: ir.Type) -> jax.ShapeDtypeStruct:
     """An array of three elements of a type: regions do not depend on the shape."""
     return jax.ShapeDtypeStruct((3,), dtype_of(element))
 
@@ -161,7 +159,7 @@ def _arg_region(name: str, element: ir.Type, index: ir.Type) -> tuple[str, ...] 
     def arg(x: Any) -> Any:
         return getattr(lax, f"{name}_p").bind(x, axes=(0,), index_dtype=dtype_of(index))
 
-    return region_by_jax(arg, [_three(element)], "stablehlo.reduce")
+    return region_by_jax(arg, [three(element)], "stablehlo.reduce")
 
 
 # --- windows --------------------------------------------------------------------------------------
@@ -298,7 +296,7 @@ def _logsumexp_region(element: ir.Type) -> tuple[str, ...] | None:
     """The texts of the region that JAX lowers ``cumlogsumexp`` of a type to."""
     if not dtypes.issubdtype(dtype_of(element), np.inexact):
         return None
-    return region_by_jax(lax.cumlogsumexp, [_three(element)], "stablehlo.reduce_window")
+    return region_by_jax(lax.cumlogsumexp, [three(element)], "stablehlo.reduce_window")
 
 
 @rule("select_and_scatter")
@@ -351,137 +349,3 @@ def _only_compare(block: ir.Block) -> Any | None:
     if len(ops) != 1 or ops[0].name != "stablehlo.compare":
         return None
     return ops[0] if list(end.operands) == list(ops[0].results) else None
-
-
-# --- sort -----------------------------------------------------------------------------------------
-
-
-@rule("sort")
-def sort(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """JAX's comparator of several keys becomes ``sort`` by these keys; a comparison of one key
-    becomes ``sort`` up or down; any other comparator sorts by the rank of each element."""
-    rank = len(shape_of(operands[0]))
-    dimension = attribute(op, "dimension", -1) % rank
-    stable = attribute(op, "is_stable", False)
-    types, block = w.types(op), op.regions[0].blocks[0]
-    params = {"dimension": dimension, "is_stable": bool(stable)}
-    text = region_text(op.regions[0])
-    elements = tuple(v.type.element_type for v in operands)
-    for num_keys in range(1, len(operands) + 1):
-        if text == _comparator(elements, num_keys):
-            return w.emit("sort", operands, types, num_keys=num_keys, **params)
-    key = _single_key(block)
-    if key is not None:
-        results = _sort_by(w, operands, types, *key, params)
-        if results is not None:
-            return results
-    return _sort_by_rank(w, block, operands, types, dimension)
-
-
-@functools.cache
-def _comparator(elements: tuple[ir.Type, ...], num_keys: int) -> tuple[str, ...] | None:
-    def sorted_(*xs: Any) -> Any:
-        return lax.sort_p.bind(*xs, dimension=0, is_stable=True, num_keys=num_keys)
-
-    return region_by_jax(sorted_, list(map(_three, elements)), "stablehlo.sort")
-
-
-def _single_key(block: ir.Block) -> tuple[int, str, bool] | None:
-    """Which operand a region compares, in which direction, and whether by the total order."""
-    compare = _only_compare(block)
-    if compare is None:
-        return None
-    arguments = list(block.arguments)
-    numbers = [arguments.index(v) if v in arguments else -1 for v in compare.operands]
-    direction = attribute(compare, "comparison_direction")
-    if numbers[0] % 2 == 1:
-        numbers, direction = numbers[::-1], direction.translate(str.maketrans("LG", "GL"))
-    if (
-        -1 in numbers
-        or numbers[0] % 2
-        or numbers[1] != numbers[0] + 1
-        or direction not in ("LT", "GT")
-    ):
-        return None
-    return numbers[0] // 2, direction, attribute(compare, "compare_type") == "TOTALORDER"
-
-
-def _sort_by(
-    w: BodyWriter,
-    operands: Values,
-    types: Values,
-    key: int,
-    direction: str,
-    total: bool,
-    params: dict[str, Any],
-) -> Values | None:
-    """Sorts by one key; a descending sort is an ascending one by the negated or inverted key.
-
-    Without a total order, the place of NaN is not specified; JAX puts NaNs last. In JAX's order -0
-    is 0, and all NaNs are equal, so a total order is that of integers.
-    """
-    x = operands[key]
-    element = x.type.element_type
-    if total and isinstance(element, ir.FloatType) and element.width >= _MIN_TOTAL:
-        element = ir.IntegerType.get_signless(element.width)
-        (x,) = w.traced(_in_total_order, [x], [tensor(shape_of(x), element)])
-    elif total or isinstance(element, ir.ComplexType):
-        return None
-    if direction == "GT":
-        if isinstance(element, ir.FloatType) and element.width < _MIN_TOTAL:
-            element = ir.F32Type.get()
-            x = w.convert(x, element)
-        x = w.like("not" if isinstance(element, ir.IntegerType) else "neg", x)
-    elif x == operands[0]:
-        return w.emit("sort", operands, types, num_keys=1, **params)
-    results = w.emit("sort", [x, *operands], [x.type, *types], num_keys=1, **params)
-    return results[1:]
-
-
-# Formats of fewer bits may have no sign, or no negative zero.
-_MIN_TOTAL = 16
-
-
-def _in_total_order(x: Any) -> Any:
-    """Integers that are ordered as the total order of floats has them."""
-    bits = lax.bitcast_convert_type(x, np.dtype(f"int{8 * x.dtype.itemsize}"))
-    return jnp.where(bits < 0, bits ^ jnp.iinfo(bits.dtype).max, bits)
-
-
-def _sort_by_rank(
-    w: BodyWriter, block: ir.Block, operands: Values, types: Values, dimension: int
-) -> Values:
-    """Sorts by any comparator: an element's place is the number of elements before it.
-
-    It compares all pairs, so its memory is quadratic in the dimension's size.
-    """
-    shape = shape_of(operands[0])
-    rank, size = len(shape), shape[dimension]
-    if size > _MAX_RANKED:
-        raise ImportingError(
-            "expected a comparator that compares keys, or at most "
-            f"{_MAX_RANKED} elements, which are compared in pairs, got {size} elements"
-        )
-    # pairs[..., i, j]: i along the dimension, j along a new one after it.
-    wide = (*shape[: dimension + 1], size, *shape[dimension + 1 :])
-    first = [d if d <= dimension else d + 1 for d in range(rank)]
-    second = [d if d < dimension else d + 1 for d in range(rank)]
-    pairs_: list[ir.Value] = []
-    for x in operands:
-        type_ = tensor(wide, x.type.element_type)
-        pairs_ += [w.broadcast(x, type_, first), w.broadcast(x, type_, second)]
-    (before,) = lifted(w, block, pairs_, wide)
-
-    def places(before: Any, *xs: Any) -> Any:
-        i = lax.broadcasted_iota(np.int32, wide, dimension)
-        j = lax.broadcasted_iota(np.int32, wide, dimension + 1)
-        after = jnp.swapaxes(before, dimension, dimension + 1)
-        goes_first = after | (~before & (j < i))
-        place = jnp.sum(goes_first, axis=dimension + 1, dtype=np.int32)
-        order = jnp.argsort(place, axis=dimension)
-        return [jnp.take_along_axis(x, order, dimension, mode="clip") for x in xs]
-
-    return w.traced(places, [before, *operands], types)
-
-
-_MAX_RANKED = 4096

@@ -263,9 +263,9 @@ def _reduction(op: Any) -> Any:
     return _REDUCTIONS[how[0]]
 
 
-@rule("all_reduce")
+@rule("all_reduce", "cross-replica-sum")
 def all_reduce(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    axes, reduced = axes_of(w, op), _reduction(op)
+    axes, reduced = axes_of(w, op), _reduction(op) if len(op.regions) else lax.psum
     return collective(w, lambda x: reduced(x, axes), operands, op)
 
 

@@ -30,7 +30,7 @@ from jaxmlir.analysis.moves import MOVES
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import constraints_of, dtype_of, size_variable, symbolic_shape
-from jaxmlir.raising.source import attribute, defining_op, is_open
+from jaxmlir.raising.source import attribute, defining_op, is_open, raised_type
 
 Sizes = np.ndarray
 """An array of objects: numbers, booleans, symbolic dimensions, :class:`UndecidedSize`."""
@@ -234,11 +234,15 @@ def _elementwise(name: str) -> Evaluate:
     def evaluate(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes:
         flat = [np.broadcast_to(array, shape).flat for array in arrays]
         # The first operand may be the condition of a select.
-        dtype = dtype_of(op.operands[len(op.operands) - 1].type.element_type)
+        dtype = _dtype_of(op.operands[len(op.operands) - 1])
         elements = [applied(name, *xs, dtype=dtype) for xs in zip(*flat, strict=True)]
         return objects(elements, shape)
 
     return evaluate
+
+
+def _dtype_of(value: ir.Value) -> Any:
+    return dtype_of(raised_type(value.type).element_type)
 
 
 def _compare(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes:
@@ -252,7 +256,7 @@ def _clamp(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes:
 
 
 def _convert(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes | None:
-    types = [dtype_of(v.type.element_type) for v in (op.operands[0], op.results[0])]
+    types = list(map(_dtype_of, (op.operands[0], op.results[0])))
     before, after = (dtype == np.bool_ for dtype in types)
     if before != after:
         return _elementwise("truth" if after else "number")(op, shape, arrays)
@@ -308,6 +312,20 @@ OPS |= {
     ),
     "stablehlo.slice": _slice,
     "stablehlo.gather": _gather,
+    "arith.index_cast": _convert,
+    "arith.muli": _elementwise("multiply"),
+    "arith.addi": _elementwise("add"),
+    "arith.subi": _elementwise("subtract"),
+    "arith.maxsi": _elementwise("maximum"),
+    "arith.minsi": _elementwise("minimum"),
+    "arith.divsi": _elementwise("divide"),
+    "arith.remsi": _elementwise("remainder"),
+    "tensor.from_elements": lambda op, shape, arrays: np.concatenate(
+        [array.reshape(1) for array in arrays]
+    ).reshape(shape),
+    "tensor.extract": lambda op, shape, arrays: objects(
+        [arrays[0][tuple(index.item() for index in arrays[1:])]], shape
+    ),
 }
 
 
@@ -316,7 +334,7 @@ def evaluated(op: Any, arrays: Sequence[Sizes]) -> Sizes | None:
 
     It has size 1 along dimensions of unknown size, to be broadcast.
     """
-    type_ = op.results[0].type
+    type_ = raised_type(op.results[0].type)
     if not isinstance(type_.element_type, ir.IntegerType):
         return None
     shape = [1 if type_.is_dynamic_dim(d) else type_.shape[d] for d in range(type_.rank)]

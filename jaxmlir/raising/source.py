@@ -18,24 +18,34 @@ from jaxmlir.errors import ImportingError, at_op
 
 @functools.cache
 def raised_type(type_: ir.Type) -> ir.Type:
-    """The dialect's type for values of a StableHLO type.
+    """The dialect's type for values of a StableHLO type; a number is an array without dimensions.
 
     Raises:
       ImportingError: the dialect has no such type.
     """
     if isinstance(type_, ir.RankedTensorType):
-        if type_.encoding is not None:
-            type_ = ir.RankedTensorType.get(type_.shape, type_.element_type)
+        element = type_.element_type
+        if isinstance(element, ir.IndexType):
+            element = ir.IntegerType.get_signless(64)
+        if type_.encoding is not None or element != type_.element_type:
+            type_ = ir.RankedTensorType.get(type_.shape, element)
         if "quant.uniform" in str(type_.element_type):
             raise ImportingError(
                 f"{type_} is quantised, and JAX has no such type; expected numbers, as "
                 "stablehlo-opt --stablehlo-legalize-quant-to-math makes them"
             )
-        dtype_of(type_.element_type)
+        # Elements of the dialect's own types may have malformed parameters.
+        aval_of(ir.RankedTensorType.get([], type_.element_type))
         return type_
+    if isinstance(type_, (ir.IntegerType, ir.FloatType, ir.IndexType)):
+        return raised_type(ir.RankedTensorType.get([], type_))
     if str(type_) == "!stablehlo.token":
         return ir.Type.parse("!jaxpr.token")
-    raise ImportingError(f"expected the type of a tensor or token, got {type_}")
+    advice = "; a module of the dialect is read with jaxmlir.parse"
+    raise ImportingError(
+        f"expected the type of a tensor or token, got {type_}"
+        + advice * str(type_).startswith("!jaxpr.")
+    )
 
 
 def tensor(shape: Iterable[Any], element: ir.Type) -> ir.Type:
@@ -47,12 +57,12 @@ def tensor(shape: Iterable[Any], element: ir.Type) -> ir.Type:
 
 
 def is_open(type_: ir.Type) -> bool:
-    """Whether a type of the source has sizes that are not numbers. In the dialect these are
-    symbolic dimensions, which follow from the operands."""
+    """Whether a type of the source has sizes that are not numbers, with or without bounds. In the
+    dialect these are symbolic dimensions, which follow from the operands."""
     return (
         isinstance(type_, ir.RankedTensorType)
         and not type_.has_static_shape
-        and type_.encoding is None
+        and not isinstance(type_.encoding, ir.DictAttr)
     )
 
 
@@ -69,7 +79,7 @@ def sizes_of(type_: ir.Type) -> tuple[Any, ...]:
     """
     if type_.has_static_shape:
         return tuple(type_.shape)
-    if type_.encoding is None:
+    if is_open(type_):
         raise ImportingError(f"the sizes of {type_} are not known; {STATIC}")
     return aval_of(type_).shape
 
@@ -150,9 +160,12 @@ def end_of(block: ir.Block) -> ir.Operation:
         return ir.InsertionPoint.at_block_terminator(block).ref_operation
     except ValueError:
         error = ImportingError("expected a terminator at the end of the block")
-        owner = block.owner.operation
-        place = locations.position(owner.location)
-        raise at_op(ImportingError, error, owner.name, place) from None
+        raise located(error, block.owner.operation) from None
+
+
+def located(error: Exception, op: Any) -> ImportingError:
+    """The error about an op of the source; an error that has a place already stays."""
+    return at_op(ImportingError, error, op.name, locations.position(op.location))
 
 
 class RegionCaptures(NamedTuple):

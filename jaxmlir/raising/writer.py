@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxmlir._compat import core, open_jaxpr
 from jaxmlir.bridge.importer import INLINE_CONSTANT_BYTES, Importer
-from jaxmlir.dialect import codec, locations
+from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import (
     conversion,
     drop_dead_ops,
@@ -39,7 +39,7 @@ from jaxmlir.dialect.types import (
     type_of,
     widths_of,
 )
-from jaxmlir.errors import ImportingError, JaxmlirError, at_op
+from jaxmlir.errors import ImportingError, JaxmlirError
 from jaxmlir.raising import sizes
 from jaxmlir.raising.broadcasts import Broadcasts
 from jaxmlir.raising.source import (
@@ -50,6 +50,7 @@ from jaxmlir.raising.source import (
     constants_around,
     end_of,
     is_open,
+    located,
     outer_of,
     python_value,
     raised_type,
@@ -450,14 +451,14 @@ class BodyWriter:
             try:
                 results = self._results(op, name, operands)
             except JaxmlirError as e:
-                raise self.located(e, name) from e.__cause__
+                raise located(e, op) from e.__cause__
             except (*_BY_JAX, KeyError, IndexError, ir.MLIRError) as e:
                 # JAX's own checks of an op.
-                raise self.located(ImportingError(f"{type(e).__name__}: {e}"), name) from e
+                raise located(ImportingError(f"{type(e).__name__}: {e}"), op) from e
             self._broadcasts.note(op, name, operands, results)
             env.update(zip(op.results, results, strict=True))
         error = ImportingError("expected a terminator at the end of the block")
-        raise self.located(error, "func.func")
+        raise located(error, self.function.operation)
 
     def _results(self, op: Any, name: str, operands: list[ir.Value]) -> Values:
         """Writes an op as what it is found to be, and else by its rule; its results."""
@@ -478,13 +479,6 @@ class BodyWriter:
         if apply_rule is None:
             raise ImportingError(_no_rule(name))
         return apply_rule(self, op, operands)
-
-    def located(self, error: JaxmlirError, name: str) -> ImportingError:
-        """An error about the op that is being written."""
-        file, line, col = locations.position(self.location)
-        if isinstance(error, ImportingError) and error.diagnostics[0].line:
-            return error
-        return at_op(ImportingError, error, name, (file, line, col))
 
     def by_signature(self, op: Any, name: str, operands: list[ir.Value]) -> Values:
         """The results of an op that its rule writes as one on the same operands: as the last op
@@ -716,9 +710,10 @@ class BodyWriter:
         out_avals = [aval_of(tensor((), t.element_type) if is_open(t) else t) for t in types]
         with widths_of([*avals, *out_avals]):
             closed = _jaxpr_of(fun, avals, jax.config.jax_enable_x64)
-        results = self.raising.importer.write_inline(
-            *open_jaxpr(closed), operands, self.block, self.location
-        )
+            # This traces custom derivative rules.
+            results = self.raising.importer.write_inline(
+                *open_jaxpr(closed), operands, self.block, self.location
+            )
         pairs = zip(results, types, strict=True)
         return [
             v if v.type == t else self.convert(v, t.element_type) if is_open(t) else self._as(v, t)
@@ -791,5 +786,8 @@ REFUSED = {
     "stablehlo.recv": "JAX has no op that receives from a channel",
     "stablehlo.infeed": "JAX has no infeed",
     "stablehlo.outfeed": "JAX has no outfeed",
+    "stablehlo.set_dimension_size": "JAX has no arrays whose size is known only at run time",
+    "stablehlo.async_start": "JAX has no futures",
+    "stablehlo.async_done": "JAX has no futures",
 }
 """Why there is no rule for some ops."""

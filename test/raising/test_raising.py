@@ -1,5 +1,6 @@
 """StableHLO raised to the dialect: values, derivatives and batches, against JAX's."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -237,11 +238,23 @@ def test_operands_that_an_op_broadcasts_come_back_as_they_were_traced():
             ImportingError,
             "expected a state of type tensor<2xui64>, as in JAX, got tensor<3xui64>",
         ),
+        (
+            "\nfunc.func @f(%k: tensor<2x!jaxpr.key<fry>>) { return }",
+            ImportingError,
+            "-:2:1: error: 'func.func' op: the parameters of !jaxpr.key<fry> are not strings in "
+            "quotes",
+        ),
+        (
+            "\nfunc.func @f(%x: memref<3xf32>) { return }",
+            ImportingError,
+            "-:2:1: error: 'func.func' op: expected the type of a tensor or token, got memref<3xf3",
+        ),
     ],
 )
 def test_what_cannot_be_raised_is_said(source, kind, message):
     with pytest.raises(kind) as error:
-        jaxmlir.from_stablehlo(source)
+        jaxmlir.from_stablehlo(source, filename="a.mlir")
+    message = re.sub("^-:", "a.mlir:", message)
     assert message in str(error.value)
 
 
@@ -371,6 +384,27 @@ def test_sorts_by_any_comparator(body, expected):
     same(program(x), expected(x))
     tangent = np.arange(12, dtype=np.float32).reshape(3, 4)
     assert sorted(program.jvp()((x,), (tangent,))[1].reshape(-1)) == sorted(tangent.reshape(-1))
+
+
+def test_sorts_by_several_keys_up_or_down():
+    program = program_of(
+        """%0:3 = "stablehlo.sort"(%x, %k, %i) <{dimension = 0 : i64, is_stable = true}> ({
+        ^bb0(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<i32>, %d: tensor<i32>,
+             %e: tensor<i32>, %f: tensor<i32>):
+          %0 = stablehlo.compare GT, %d, %c : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          %1 = stablehlo.compare NE, %c, %d : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          %2 = stablehlo.compare GE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+          %3 = stablehlo.select %1, %0, %2 : tensor<i1>, tensor<i1>
+          stablehlo.return %3 : tensor<i1>
+        }) : (tensor<9xf32>, tensor<9xi32>, tensor<9xi32>)
+          -> (tensor<9xf32>, tensor<9xi32>, tensor<9xi32>)
+        return %0#2 : tensor<9xi32>""",
+        "%x: tensor<9xf32>, %k: tensor<9xi32>, %i: tensor<9xi32>",
+        "tensor<9xi32>",
+    )
+    x, k, i = np.arange(9.0, dtype=np.float32) % 4, np.arange(9) % 2, np.arange(9)
+    same(program(x, k.astype(np.int32), i.astype(np.int32)), np.lexsort((-x, k)).astype(np.int32))
+    assert "num_keys = 2" in str(program)
 
 
 @pytest.mark.parametrize("direction", ["LT", "GT"])

@@ -415,3 +415,26 @@ func.func public @main(%x: tensor<?xf32>) -> (tensor<?xf32>, tensor<2x2xf32>) {
 }""")
     _, threes = program(np.ones(3, np.float32))
     np.testing.assert_array_equal(threes, np.full((2, 2), 3.0, np.float32))
+
+
+def test_sizes_that_torch_mlir_computes():
+    program = jaxmlir.from_stablehlo("""
+        func.func @main(%x: tensor<?x4xf32>, %y: tensor<4xf32>) -> tensor<?x2x2xf32> {
+          %c0 = arith.constant 0 : index
+          %c2 = arith.constant 2 : i64
+          %dim = tensor.dim %x, %c0 : tensor<?x4xf32>
+          %shape = shape.shape_of %x : tensor<?x4xf32> -> tensor<2xindex>
+          %first = tensor.extract %shape[%c0] : tensor<2xindex>
+          %rows_of_x = arith.maxsi %dim, %first : index
+          %n = arith.index_cast %rows_of_x : index to i64
+          %sizes = tensor.from_elements %n, %c2, %c2 : tensor<3xi64>
+          %rows = stablehlo.dynamic_broadcast_in_dim %y, %shape, dims = [1]
+            : (tensor<4xf32>, tensor<2xindex>) -> tensor<?x4xf32>
+          %0 = stablehlo.multiply %x, %rows : tensor<?x4xf32>
+          %1 = chlo.broadcast_add %0, %y : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32>
+          %2 = stablehlo.dynamic_reshape %1, %sizes
+            : (tensor<?x4xf32>, tensor<3xi64>) -> tensor<?x2x2xf32>
+          return %2 : tensor<?x2x2xf32>
+        }""")
+    x, y = jnp.arange(12.0).reshape(3, 4), jnp.arange(4.0)
+    close(program(x, y), (x * y + y).reshape(3, 2, 2))

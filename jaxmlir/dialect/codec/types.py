@@ -173,7 +173,10 @@ def dtype_called(element: str) -> np.dtype | None:
 
 
 def _string_parameters(text: str) -> list[str]:
-    return json.loads("[" + text[text.index("<") + 1 : text.rindex(">")] + "]")
+    try:
+        return json.loads("[" + text[text.index("<") + 1 : text.rindex(">")] + "]")
+    except ValueError as e:
+        raise ImportingError(f"the parameters of {text} are not strings in quotes: {e}") from None
 
 
 def _make_type(aval: Any) -> ir.Type:

@@ -453,14 +453,17 @@ class _RaisePlan:
             return False
         order = slice(None, None, -1 if reverse else 1)
         read_at, written_at = numbers[order], self.written[order]
-        time = {int(w): t for t, w in enumerate(written_at)}
-        times = [time.get(int(r), len(read_at)) for r in read_at]
-        if all(t >= i for i, t in enumerate(times)):
+        by_position = np.argsort(written_at)
+        places = np.searchsorted(written_at, read_at, sorter=by_position)
+        found = by_position[places.clip(max=len(written_at) - 1)]
+        # The iteration that writes each slab that is read; after the last one if none does.
+        times = np.where(written_at[found] == read_at, found, len(read_at))
+        if (times >= np.arange(len(times))).all():
             self.reads.append(("initial", numbers))
             return True
         for lag in range(1, min(MAX_LAG, len(read_at) - 1) + 1):
             if (read_at[lag:] == written_at[:-lag]).all():
-                early = all(times[t] >= t for t in range(lag))
+                early = bool((times[:lag] >= np.arange(lag)).all())
                 return early and self._look_back(lag, [int(r) for r in read_at[:lag]])
         return False
 
