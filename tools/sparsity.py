@@ -1,6 +1,6 @@
 """Checks sparsity patterns of Jacobians and Hessians against the derivatives that JAX computes.
 
-    python tools/sparsity.py [--count 2000] [--columns 40] [--start 0]
+    python tools/sparsity.py [--count 2000] [--columns 40] [--start 0] [--seed 0]
 
 For the random programs of the tests, JAX computes the whole Jacobian, and the Hessian of the sum of
 the squared results.  For the benchmark programs, in their small size, it computes some rows of the
@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "test"))
 import jax
 import jax.numpy as jnp
 import numpy as np
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from jax.flatten_util import ravel_pytree
 from random_programs import forward_programs, reverse_programs, run
 from rich.console import Console
@@ -47,13 +47,13 @@ def missed(pattern: Any, columns: Any, found: Any) -> int:
     return int(np.count_nonzero(np.asarray(found) * outside))
 
 
-def drawn(count: int, kind: Any) -> list[Any]:
-    """Draws ``count`` random programs, the same ones in every run."""
+def drawn(count: int, kind: Any, random: int) -> list[Any]:
+    """Draws ``count`` random programs, the same ones in every run with this seed."""
     programs = []
 
+    @seed(random)
     @settings(
         max_examples=count,
-        derandomize=True,
         deadline=None,
         database=None,
         phases=[Phase.generate],
@@ -160,15 +160,15 @@ def main() -> None:
         "--columns", type=int, default=40, help="rows or columns of a benchmark's matrix"
     )
     parser.add_argument("--start", type=int, default=0, help="skip so many programs")
+    parser.add_argument("--seed", type=int, default=0, help="which random programs")
     options = parser.parse_args()
     half = options.count // 2
+    twice = drawn(half, reverse_programs, options.seed)
+    once = drawn(options.count - half, forward_programs, options.seed)
     checks = [
         *(functools.partial(check_named, x, options.columns) for x in PROGRAMS | NAIVE | FORMULAS),
-        *(functools.partial(check_random, x, twice=True) for x in drawn(half, reverse_programs)),
-        *(
-            functools.partial(check_random, x, twice=False)
-            for x in drawn(options.count - half, forward_programs)
-        ),
+        *(functools.partial(check_random, x, twice=True) for x in twice),
+        *(functools.partial(check_random, x, twice=False) for x in once),
     ]
     console, done, failures, unknown = Console(soft_wrap=True), options.start, 0, 0
     columns = (TextColumn("programs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

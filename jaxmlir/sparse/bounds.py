@@ -53,6 +53,15 @@ def unknown(shape: Sequence[int]) -> Bounds:
     return Bounds(np.full(shape, -np.inf), np.full(shape, np.inf))
 
 
+def upper_triangular(shape: Sequence[int]) -> Bounds:
+    """The bounds of matrices that are zero below the diagonal."""
+    return _zeros_at(np.broadcast_to(np.tri(*shape[-2:], -1, bool), shape))
+
+
+def _zeros_at(places: np.ndarray) -> Bounds:
+    return Bounds(*(np.where(places, 0.0, end) for end in (-np.inf, np.inf)))
+
+
 def of_result(node: Node, operands: Sequence[Bounds]) -> Bounds:
     """The bounds of the only result of an op, an array of integers or booleans."""
     (aval,) = node.avals()
@@ -71,7 +80,9 @@ def zeros_of_result(node: Node, operands: Sequence[Bounds]) -> Bounds:
     (aval,) = node.avals()
     if node.name == "jaxpr.mul":
         is_zero = functools.reduce(np.logical_or, ((x.low == 0) & (x.high == 0) for x in operands))
-        bounds: Bounds | None = Bounds(*(np.where(is_zero, 0.0, x) for x in (-np.inf, np.inf)))
+        bounds: Bounds | None = _zeros_at(is_zero)
+    elif node.name == "jaxpr.select_n":
+        bounds = _select(node, *operands)
     else:
         bounds = _moved(node, *operands)
     low, high = (np.broadcast_to(x, aval.shape) for x in bounds or unknown(()))
@@ -232,5 +243,8 @@ _RULES: dict[str, BoundsRule] = {
     "sub": lambda node, x, y: Bounds(x.low - y.high, x.high - y.low),
 }
 
-KEEPS_ZEROS = frozenset(f"jaxpr.{name}" for name in ("mul", *MOVES))
+KEEPS_ZEROS = frozenset(f"jaxpr.{name}" for name in ("mul", "select_n", *MOVES))
 """Ops on floats whose result is zero where an operand is known to be zero."""
+
+UPPER_TRIANGULAR = {"jaxpr.qr": 1}
+"""Which result of an op is a matrix that is zero below the diagonal."""

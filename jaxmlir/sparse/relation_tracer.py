@@ -20,7 +20,7 @@ from jaxmlir.interpret.interpreter import Frame, Node
 from jaxmlir.sparse import formulas, relation_rules
 from jaxmlir.sparse.formulas import SymbolicArray
 from jaxmlir.sparse.relations import AffineSum, Arguments, Piece, Pieces, composed, united
-from jaxmlir.sparse.rules import LeafOp, Value
+from jaxmlir.sparse.rules import LeafOp, Terms, Value
 from jaxmlir.sparse.tracer import Tracer
 
 _GROWING = 3
@@ -32,8 +32,8 @@ class SymbolicTracer(Tracer):
 
     unrolled: ClassVar[int] = 400
 
-    def _sets(self, leaf: LeafOp) -> Any:
-        return relation_rules.relations_of(leaf)
+    def _sets(self, leaf: LeafOp) -> tuple[Any, Terms]:
+        return relation_rules.relations_of(leaf), {}
 
     def _all(self, leaf: LeafOp) -> Any:
         return relation_rules.dense(leaf)

@@ -20,7 +20,8 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+import types
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -48,16 +49,22 @@ class Value(NamedTuple):
       rows: the index sets; ``None`` if the value depends on no input.
       known: computes the value, if it does not depend on the arguments.
       limits: computes bounds of a value that depends on the arguments; of floats, only zeros.
+      terms: the values whose sum it is, see :func:`terms_of`; empty if only itself.
     """
 
     shape: tuple[int, ...]
     rows: Rows | None = None
     known: Callable[[], np.ndarray] | None = None
     limits: Callable[[], Bounds] | None = None
+    terms: Terms = types.MappingProxyType({})
 
     @property
     def size(self) -> int:
         return math.prod(self.shape)
+
+    def with_rows(self, rows: Rows | None) -> Value:
+        """Another value that is known as far as this one, with its own index sets."""
+        return self._replace(rows=rows, terms={})
 
     def bounds(self) -> Bounds:
         """The least and the greatest value of each element."""
@@ -65,8 +72,19 @@ class Value(NamedTuple):
             return bounds.exactly(self.known())
         return bounds.unknown(self.shape) if self.limits is None else self.limits()
 
+    def nonzero(self) -> np.ndarray | None:
+        """Which elements may be other than zero; ``None`` if no zero is known."""
+        if self.known is not None:
+            return np.asarray(self.known() != 0)
+        if self.limits is None:
+            return None
+        low, high = self.limits()
+        return (low != 0) | (high != 0)
+
 
 Sets = list[Rows | None]
+Terms = Mapping[int, "tuple[Value, Any]"]
+"""Values of one shape, by their identity, with coefficients -1, 0 and 1 for each element."""
 
 
 class LeafOp(NamedTuple):
@@ -154,13 +172,8 @@ def _mul(leaf: LeafOp) -> Sets | None:
     if len(leaf.depending) != 1:
         return None
     (i,), (shape,) = leaf.depending, leaf.shapes
-    x, factor = leaf.operands[i], leaf.operands[1 - i]
-    if factor.known is not None:
-        nonzero = factor.known() != 0
-    elif factor.limits is not None:
-        low, high = factor.bounds()
-        nonzero = (low != 0) | (high != 0)
-    else:
+    x, nonzero = leaf.operands[i], leaf.operands[1 - i].nonzero()
+    if nonzero is None:
         return None
     nonzero = np.broadcast_to(nonzero, shape)
     return [_where(leaf.columns, spread(leaf.columns, x.rows, x.shape, shape), nonzero)]
@@ -168,18 +181,77 @@ def _mul(leaf: LeafOp) -> Sets | None:
 
 # d(select(p, x, y)) = select(p, dx, dy)
 def _select(leaf: LeafOp) -> Sets | None:
-    which, *cases = leaf.operands
-    if which.known is None:
+    _, *cases = leaf.operands
+    chosen = _chosen(leaf)
+    if chosen is None:
         return None
-    # An index out of range selects the first or the last case.
-    chosen = np.asarray(which.known()).astype(int).clip(0, len(cases) - 1)
-    chosen = np.broadcast_to(chosen, leaf.shapes[0])
     sets: Rows | None = None
     for i, case in enumerate(cases):
         if case.rows is not None:
             rows = spread(leaf.columns, case.rows, case.shape, leaf.shapes[0])
             sets = leaf.columns.union(sets, _where(leaf.columns, rows, chosen == i))
     return [sets]
+
+
+def _chosen(leaf: LeafOp) -> np.ndarray | None:
+    """The number of the case that a ``select_n`` takes for each element, if it is known."""
+    which, *cases = leaf.operands
+    if which.known is None:
+        return None
+    # An index out of range selects the first or the last case.
+    chosen = np.asarray(which.known()).astype(int).clip(0, len(cases) - 1)
+    return np.broadcast_to(chosen, leaf.shapes[0])
+
+
+# x - select(p, x, 0) = select(p, 0, x)
+def terms_of(leaf: LeafOp) -> tuple[Terms, bool]:
+    """The result of an op as a sum of values, element by element, and whether terms were merged.
+
+    Terms that are merged may cancel each other, e.g. where a triangle is taken from a matrix.
+    """
+    if not _COEFFICIENTS.keys() & {leaf.name}:
+        return {}, False
+    coefficients, terms, merged = _COEFFICIENTS[leaf.name](leaf), {}, False
+    if coefficients is None:
+        return {}, False
+    for i in leaf.depending:
+        x = leaf.operands[i]
+        for key, (term, c) in (x.terms or {id(x): (x, 1)}).items():
+            if term.shape != leaf.shapes[0]:
+                return {}, False
+            merged |= key in terms
+            sum_of = terms[key][1] if key in terms else 0
+            terms[key] = term, sum_of + coefficients[i] * c
+    if len(terms) > _MOST_TERMS or any(np.max(np.abs(c)) > 1 for _, c in terms.values()):
+        return {}, False
+    return terms, merged
+
+
+def sum_of(columns: Columns, terms: Terms) -> Rows | None:
+    """The sets of a sum of values."""
+    sets: Rows | None = None
+    for x, coefficient in terms.values():
+        nonzero = np.broadcast_to(coefficient != 0, x.shape)
+        sets = columns.union(sets, _where(columns, x.rows, nonzero))
+    return sets
+
+
+def _coefficients_of_select(leaf: LeafOp) -> list[Any] | None:
+    chosen = _chosen(leaf)
+    if chosen is None:
+        return None
+    return [0, *((chosen == i).astype(np.int8) for i in range(len(leaf.operands) - 1))]
+
+
+_MOST_TERMS = 8
+_COEFFICIENTS: dict[str, Callable[[LeafOp], list[Any] | None]] = {
+    "add": lambda leaf: [1, 1],
+    "add_any": lambda leaf: [1, 1],
+    "neg": lambda leaf: [-1],
+    "select_n": _coefficients_of_select,
+    "sub": lambda leaf: [1, -1],
+}
+"""The coefficients of the operands of linear ops whose results are sums of their operands."""
 
 
 def _each(leaf: LeafOp) -> Sets | None:
@@ -406,12 +478,13 @@ def _dot_general(leaf: LeafOp) -> Sets | None:
     (i,) = leaf.depending
     x, factor = leaf.operands[i], leaf.operands[1 - i]
     maps = _maps_of(leaf)
-    if factor.known is None or maps is None or not factor.shape:
+    is_nonzero = factor.nonzero()
+    if is_nonzero is not None and not is_nonzero.any():
+        return [None]
+    if is_nonzero is None or is_nonzero.all() or maps is None:
         return None
     of_factor, of_x, (of_result,) = maps.operands[1 - i], maps.operands[i], maps.results
-    nonzero = np.nonzero(factor.known())
-    if factor.size == nonzero[0].size:
-        return None
+    nonzero = np.nonzero(is_nonzero)
     free = [d for d in range(len(of_x)) if of_x[d] not in of_factor]
     repeated = [x.shape[d] for d in free]
     if math.prod(repeated) * nonzero[0].size > _MOST_READS:
@@ -450,8 +523,9 @@ def _triangular_solve(leaf: LeafOp) -> Sets | None:
     if leaf.depending != [1] or leaf.operands[1].size * size > _MOST_READS:
         return None
     triangle = np.tri(size, dtype=bool) if get("lower") else np.tri(size, dtype=bool).T
-    if matrix.known is not None:
-        nonzero = (matrix.known() != 0).reshape(-1, size, size).any(0)
+    nonzero = matrix.nonzero()
+    if nonzero is not None:
+        nonzero = nonzero.reshape(-1, size, size).any(0)
         paths = sparse.csr_matrix((triangle & nonzero) | np.eye(size, dtype=bool))
         while (further := paths @ paths).nnz != paths.nnz:
             paths = further
@@ -540,9 +614,7 @@ def _scattered_windows(leaf: LeafOp) -> Sets | None:
 def _convolution(leaf: LeafOp) -> Sets | None:
     image, kernel = leaf.operands
     node, (shape,) = leaf.node, leaf.shapes
-    if node.get("batch_group_count", 1) != 1:
-        return None
-    spec, groups = node.get("dimension_numbers"), node.get("feature_group_count", 1)
+    spec = node.get("dimension_numbers")
     features = shape[spec.out_spec[1]]
     sets: Rows | None = None
     if kernel.rows is not None:
@@ -550,7 +622,7 @@ def _convolution(leaf: LeafOp) -> Sets | None:
         rows = leaf.columns.grouped(kernel.rows, of_feature, features)
         sets = leaf.columns.take(rows, _indices_along(spec.out_spec[1], shape))
     if image.rows is not None:
-        rows = _through_kernel(leaf, spec, groups)
+        rows = _through_kernel(leaf, spec)
         if rows is None:
             return None
         sets = leaf.columns.union(sets, rows)
@@ -562,21 +634,25 @@ def _indices_along(d: int, shape: tuple[int, ...]) -> np.ndarray:
     return np.broadcast_to(np.indices(shape, sparse=True)[d], shape)
 
 
-def _through_kernel(leaf: LeafOp, spec: Any, groups: int) -> Rows | None:
+def _through_kernel(leaf: LeafOp, spec: Any) -> Rows | None:
     image, kernel = leaf.operands
-    (shape,) = leaf.shapes
+    node, (shape,) = leaf.node, leaf.shapes
+    # Groups of images, like those of channels, are for different features.
+    batches = node.get("batch_group_count", 1)
+    groups = batches * node.get("feature_group_count", 1)
     lhs, rhs, out = spec.lhs_spec, spec.rhs_spec, spec.out_spec
     sizes, outs = [
         [array_shape[d] for d in dims[2:]]
         for array_shape, dims in ((image.shape, lhs), (shape, out))
     ]
     taps = [kernel.shape[d] for d in rhs[2:]]
-    images, features = image.shape[lhs[0]], shape[out[1]]
+    images, features = shape[out[0]], shape[out[1]]
     channels = kernel.shape[rhs[1]]
-    if kernel.known is None:
+    nonzero = kernel.nonzero()
+    if nonzero is None:
         of_each = np.ones((groups, channels, math.prod(taps)), bool)
     else:
-        of_each = np.transpose(kernel.known() != 0, rhs).reshape(features, channels, -1)
+        of_each = np.transpose(nonzero, rhs).reshape(features, channels, -1)
         if of_each.all():
             of_each = of_each[:: features // groups]
     kinds = len(of_each)
@@ -598,8 +674,9 @@ def _through_kernel(leaf: LeafOp, spec: Any, groups: int) -> Rows | None:
         images * kinds * math.prod(outs),
         image.size,
     )
-    columns = leaf.columns
-    rows = columns.through(op, columns.take(image.rows, numbers_of(image.shape).transpose(lhs)))
+    columns, of_image = leaf.columns, numbers_of(image.shape).transpose(lhs)
+    of_image = of_image.reshape(batches, images, -1).swapaxes(0, 1)
+    rows = columns.through(op, columns.take(image.rows, of_image))
     numbers = np.arange(images * kinds * math.prod(outs)).reshape(images, kinds, *outs)
     numbers = np.repeat(numbers, features // kinds, axis=1)
     return columns.take(rows, numbers.transpose(np.argsort(out)))

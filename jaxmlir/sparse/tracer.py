@@ -83,18 +83,19 @@ class Tracer(Interpreter):
         if all(x.rows is None for x in operands):
             return self._independent(node, operands, shapes)
         leaf = LeafOp(self.columns, node, operands, shapes, self.program)
-        sets = self._sets(leaf)
+        sets, terms = self._sets(leaf)
         if sets is None:
             sets = self._all(leaf)
             self._because(node, "no rule says which inputs it depends on, so all are assumed")
         if said := self._mixes(operands, sets):
             self._because(node, said)
-        return [Value(shape, rows) for shape, rows in zip(shapes, sets, strict=True)]
+        return [Value(shape, rows, terms=terms) for shape, rows in zip(shapes, sets, strict=True)]
 
-    def _sets(self, leaf: LeafOp) -> Any:
-        """The sets of an op's results; ``None`` if no rule knows them."""
-        sets = rules.sets_of(leaf)
-        return sets and [None if rows is None or not rows.nnz else rows for rows in sets]
+    def _sets(self, leaf: LeafOp) -> tuple[Any, rules.Terms]:
+        """The sets of an op's results, ``None`` if no rule knows them, and the result's terms."""
+        terms, merged = rules.terms_of(leaf)
+        sets = [rules.sum_of(leaf.columns, terms)] if merged else rules.sets_of(leaf)
+        return sets and [None if rows is None or not rows.nnz else rows for rows in sets], terms
 
     def _all(self, leaf: LeafOp) -> Any:
         """The sets of results that depend on everything that any operand depends on."""
@@ -129,13 +130,15 @@ class Tracer(Interpreter):
     ) -> list[Value]:
         """The results of an op whose value is not known, with bounds of their elements."""
         values = [Value(shape) for shape in shapes]
-        if len(values) == 1:
+        if node.name in bounds.UPPER_TRIANGULAR:
+            i = bounds.UPPER_TRIANGULAR[node.name]
+            limits = functools.partial(bounds.upper_triangular, shapes[i])
+            values[i] = values[i]._replace(limits=limits)
+        elif len(values) == 1:
             kind = _kind(node.avals()[0])
             if kind in "iub":
                 of_result = bounds.of_result
-            elif (
-                kind == "f" and node.name in bounds.KEEPS_ZEROS and any(map(_may_be_zero, operands))
-            ):
+            elif kind == "f" and _may_have_zeros(node, operands):
                 of_result = bounds.zeros_of_result
             else:
                 return values
@@ -272,13 +275,13 @@ class Tracer(Interpreter):
         sizes = [carry[i].size for i in depending]
         step = relation.all_of(depending, sizes)
         begin = [_rows_of(carry[i], columns) for i in depending]
-        blank = [x._replace(rows=None) for x in carry]
+        blank = [x.with_rows(None) for x in carry]
         outside = relation.applied(columns, step, [*consts, *blank, *slices])
         base = columns.union(columns.joined(begin), outside)
         whole = self._closure(step[:, relation.starts[first] : relation.starts[last]], base)
         ends = np.cumsum([0, *sizes])
         for i, start, end in zip(depending, ends[:-1], ends[1:], strict=True):
-            carry[i] = carry[i]._replace(rows=whole[start:end])
+            carry[i] = carry[i].with_rows(whole[start:end])
         return carry, relation
 
     def _relation(
@@ -296,7 +299,7 @@ class Tracer(Interpreter):
         starts = np.cumsum([0, *sizes])
         columns = Columns(int(starts[-1]))
         values = [
-            x._replace(rows=columns.inputs_from(start, size) if d else None)
+            x.with_rows(columns.inputs_from(start, size) if d else None)
             for x, d, start, size in zip(arguments, pattern, starts, sizes, strict=False)
         ]
         inner = Tracer(self.program, columns, self.reasons)
@@ -403,6 +406,15 @@ def _full(rows: int, width: int) -> Rows:
 
 def _longest(rows: Rows | None) -> int:
     return 0 if rows is None or not rows.shape[0] else int(np.diff(rows.indptr).max())
+
+
+def _may_have_zeros(node: Node, operands: Sequence[Value]) -> bool:
+    """Whether elements of an op's result may be known to be zero."""
+    if node.name not in bounds.KEEPS_ZEROS:
+        return False
+    if node.name == "jaxpr.select_n" and operands[0].known is None:
+        return False
+    return any(map(_may_be_zero, operands))
 
 
 def _may_be_zero(x: Value) -> bool:

@@ -54,6 +54,17 @@ def of_empty(x):
     ]
 
 
+def images_in_groups(x):
+    """A convolution whose groups of images are for different features."""
+    images, kernel = jnp.tile(x, 4).reshape(2, 2, 5), np.ones((4, 2, 3), np.float32)
+    return lax.conv_general_dilated(images**2, kernel, (1,), "VALID", batch_group_count=2)
+
+
+def above_the_diagonal(x):
+    matrix = jnp.tile(x**2, (5, 1))
+    return -(jnp.tril(matrix) - matrix)
+
+
 def entry(table, x):
     """One of three numbers that are not all known to be ordered, or whole."""
     return lax.dynamic_index_in_dim(np.float32(table), jnp.argmax(x[:3]), keepdims=False)
@@ -92,12 +103,15 @@ TIGHT = {
     "cases": lambda x: lax.select_n(np.int32([-1, 0, 1, 2, 7]), x, x[::-1], 2 * x[::-1]),
     "chosen-indices": lambda x: x[lax.select_n(np.int32([-1, 0, 1, 2, -3]), PLACES, PLACES[::-1])],
     "mask": lambda x: jnp.where(np.arange(5) < 2, x, x[::-1] * x),
+    "cancelled": above_the_diagonal,
+    "triangle": lambda x: jnp.tril(jnp.tile(lax.stop_gradient(x), (5, 1)))[::-1] @ x,
     "zeros": lambda x: x[::-1] * np.array([1.0, 0, 0, 2, 0], np.float32),
     "random-factors": lambda x: x[::-1] * jax.random.bernoulli(jax.random.key(3), 0.5, (5,)),
     "powers": lambda x: jnp.prod((x**2 + 1)[:, None] ** np.float32([[1, 0]] * 3 + [[0, 2]] * 2), 0),
     "pad": lambda x: lax.pad(x**2, 0.0, [(-1, 2, 1)]),
     "blocks": lambda x: jnp.outer(x, x)[:2].sum(1),
     "convolution": lambda x: jnp.convolve(x, np.array([1.0, 0, -1.0], np.float32), mode="same"),
+    "convolution-groups": images_in_groups,
     "cumsum": lambda x: jnp.cumsum(x**2),
     "pool": lambda x: lax.reduce_window(x**2, 0.0, lax.add, (2,), (2,), "VALID"),
     "rule": mirrored,
@@ -566,6 +580,17 @@ def test_products_with_a_known_number_are_followed():
         return lax.scan(lambda c, a: (c, jnp.dot(c, a)), jnp.float32(2), x)[1]
 
     np.testing.assert_array_equal(pattern_of(f, X).to_dense(), np.eye(5, dtype=bool))
+    assert not pattern_of(lambda x: jnp.dot(jnp.float32(0), x), X).nnz
+
+
+def test_a_triangular_factor_has_no_derivative_below_its_diagonal():
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(2, 4, 3)), jnp.float32)
+    pattern = pattern_of(lambda x: jnp.linalg.qr(x).R, x)
+    rows = pattern.to_dense().any(1).reshape(2, 3, 3)
+    np.testing.assert_array_equal(rows, np.broadcast_to(np.triu(np.ones((3, 3), bool)), rows.shape))
+    assert str(pattern.coloring()) == "6 VJPs"
+    nonzero = np.abs(dense_jacobian(lambda x: jnp.linalg.qr(x).R, x)) > 1e-5
+    assert not nonzero[~pattern.to_dense()].any()
 
 
 @pytest.mark.parametrize(("lower", "transposed"), [(False, False), (False, True), (True, False)])
