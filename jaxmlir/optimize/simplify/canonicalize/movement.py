@@ -521,8 +521,8 @@ def _joined(r: Rewriter, columns: Sequence[ir.Value], indices: ir.Value) -> ir.V
 
 
 @rewrite(
-    "gather(x, i) = broadcast_in_dim(x) where slices take all of the dimensions that i indexes, in "
-    "the modes that fill nothing in",
+    "gather(x, i) = broadcast_in_dim(x) where slices take all of the dimensions that i indexes, or "
+    "an iota in i counts along them, in the modes that fill nothing in",
     "gather",
 )
 def gather_of_all(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
@@ -540,10 +540,19 @@ def gather_of_all(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
         d: batch[i] for d, i in zip(batching, numbers.start_indices_batching_dims, strict=True)
     }
     window_dims = _kept_dims(x, numbers)
+    if any(sizes[d] != shape[d] for d in window_dims):
+        return None
     place.update(zip(window_dims, numbers.offset_dims, strict=True))
+    *rows, _ = shape_of(indices)
+    pieces = _columns(r, indices) or [indices]
+    for piece, d in zip(pieces, numbers.start_index_map, strict=False):
+        along = numbered(r, piece)
+        is_whole = along not in (None, len(rows)) and d in collapsed and shape[d] == rows[along]
+        if is_whole and batch[along] not in place.values():
+            place[d] = batch[along]
+    collapsed = [d for d in collapsed if d not in place]
     dimensions = tuple(place[d] for d in sorted(place))
-    whole = all(sizes[d] == shape[d] for d in (*window_dims, *collapsed))
-    if not whole or list(dimensions) != sorted(dimensions):
+    if any(shape[d] != 1 for d in collapsed) or list(dimensions) != sorted(dimensions):
         return None
     if collapsed:
         aval = aval_of(x.type)
