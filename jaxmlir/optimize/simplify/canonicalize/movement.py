@@ -576,13 +576,25 @@ def squeeze_of_gather(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     window_of = dict(zip(numbers.offset_dims, kept, strict=True))
     if not window_of.keys() >= set(gone):
         return None
-    collapsed = sorted({*numbers.collapsed_slice_dims, *(window_of[d] for d in gone)})
+    x, indices = inner.operands
+    shape, sizes = shape_of(x), inner.get("slice_sizes")
+    squeezed = {window_of[d] for d in gone}
+    collapsed = {*numbers.collapsed_slice_dims, *squeezed}
+    # Layouts of arrays with a last dimension of size 1 may be poor: the operand is squeezed, too.
+    units = [d for d in squeezed if shape[d] == 1 and d not in numbers.start_index_map]
+    places = {d: d - sum(u < d for u in units) for d in range(len(shape)) if d not in units}
+    if units:
+        type_ = type_of(aval_of(x.type).update(shape=tuple(shape[d] for d in places)))
+        x = r.build("squeeze", [x], type_, encoded(dimensions=tuple(sorted(units))))
     numbers = numbers._replace(
         offset_dims=tuple(d - sum(g < d for g in gone) for d in window_of if d not in gone),
-        collapsed_slice_dims=tuple(collapsed),
+        collapsed_slice_dims=tuple(places[d] for d in places if d in collapsed),
+        start_index_map=tuple(places[d] for d in numbers.start_index_map),
+        operand_batching_dims=tuple(places[d] for d in numbers.operand_batching_dims),
     )
-    attributes = {**inner.attributes, **encoded(dimension_numbers=numbers)}
-    return [r.build("gather", inner.operands, node.type, attributes)]
+    sizes = tuple(sizes[d] for d in places)
+    attributes = {**inner.attributes, **encoded(dimension_numbers=numbers, slice_sizes=sizes)}
+    return [r.build("gather", [x, indices], node.type, attributes)]
 
 
 @rewrite(
