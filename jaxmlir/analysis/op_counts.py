@@ -41,10 +41,12 @@ class Work:
       stored_byte: writing and reading a byte that caches hold.
       stacked_value: stacking one more value with others, besides its bytes.
       transcendental: an exponential, a logarithm or a sine of an element.
+      waits_for_kernels: whether programs wait for kernels to start.
     """
 
     def __init__(self, program: Module):
         costs = program.target.costs
+        self.waits_for_kernels: bool = costs.waits_for_kernels
         self.kernel: float = costs.launch / costs.flop
         self.iteration: float = costs.iteration / costs.flop
         self.stored_byte: float = costs.stored_byte_cached / costs.flop

@@ -71,6 +71,7 @@ STORAGE = (
     "jaxpr-unroll-reductions",
     "jaxpr-pad-stencils",
     "jaxpr-sum-in-products",
+    "jaxpr-fence-initial-values",
     "jaxpr-pad-slices",
     "jaxpr-materialize-shared",
     "jaxpr-sink-recompute",
@@ -121,6 +122,7 @@ NEEDED_OPS: dict[str, Set[str]] = {
     "jaxpr-expand-trigonometry": {"jaxpr.sin", "jaxpr.cos", "jaxpr.tan"},
     "jaxpr-factor-linear-sums": _PRODUCTS | {"jaxpr.reduce_sum"},
     "jaxpr-factor-logsumexp": _SCANS,
+    "jaxpr-fence-initial-values": _SCANS,
     "jaxpr-fold-constants": {"jaxpr.constant"},
     "jaxpr-fuse-scans": _SCANS,
     "jaxpr-gather-dot": {
@@ -158,6 +160,7 @@ COMPILERS: dict[str, tuple[str, ...]] = {
     "jaxpr-bound-maxima": ("tpu",),
     "jaxpr-carry-conditions": ("tpu",),
     "jaxpr-distribute-scans": ("tpu",),
+    "jaxpr-fence-initial-values": ("tpu",),
     "jaxpr-pad-slices": ("tpu",),
     "jaxpr-sum-in-products": ("tpu",),
     "jaxpr-unroll-scans": ("cuda", "rocm"),

@@ -53,6 +53,22 @@ func.func public @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tens
   return %2, %4, %6, %8 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
 
+// A row of a large array is sliced; only the other rows are padded as a part of the array.
+// CHECK-LABEL: func.func private @large
+// CHECK:         %[[ROW:.*]] = "jaxpr.slice"(%arg0) {{.*}}-> tensor<1x1024xf32>
+// CHECK:         %[[LAST:.*]] = "jaxpr.pad"(%[[ROW]], %{{.*}}) {padding_config = [array<i64: 0, 511, 0>, array<i64: 0, 0, 0>]}
+// CHECK-NEXT:    %[[FIRST:.*]] = "jaxpr.pad"(%arg0, %{{.*}}) {padding_config = [array<i64: 1, -1, 0>, array<i64: 0, 0, 0>]}
+// CHECK-NEXT:    "jaxpr.add"(%[[LAST]], %[[FIRST]])
+// CHECK:         "jaxpr.pad"(%[[ROW]], %{{.*}}) {padding_config = [array<i64: 511, 0, 0>, array<i64: 0, 0, 0>]}
+func.func private @large(%x: tensor<512x1024xf32>) -> (tensor<512x1024xf32>, tensor<512x1024xf32>) {
+  %0 = "jaxpr.slice"(%x) {limit_indices = array<i64: 512, 1024>, start_indices = array<i64: 511, 0>} : (tensor<512x1024xf32>) -> tensor<1x1024xf32>
+  %1 = "jaxpr.slice"(%x) {limit_indices = array<i64: 511, 1024>, start_indices = array<i64: 0, 0>} : (tensor<512x1024xf32>) -> tensor<511x1024xf32>
+  %2 = "jaxpr.concatenate"(%0, %1) {dimension = 0 : i64} : (tensor<1x1024xf32>, tensor<511x1024xf32>) -> tensor<512x1024xf32>
+  %zero = "jaxpr.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %3 = "jaxpr.pad"(%0, %zero) {padding_config = [array<i64: 511, 0, 0>, array<i64: 0, 0, 0>]} : (tensor<1x1024xf32>, tensor<f32>) -> tensor<512x1024xf32>
+  return %2, %3 : tensor<512x1024xf32>, tensor<512x1024xf32>
+}
+
 // The padded value is stored: the kernel of the sine, which runs after the padding kernel, reads it.
 // REMARK: pad-slices.mlir:[[# @LINE + 9]]:8: remark: [jaxpr-pad-slices] stored because later kernels would recompute it with its pads
 // CHECK-LABEL: func.func private @steps

@@ -87,6 +87,15 @@ func.func public @computed_again(%y: tensor<2048x64xf32>, %x: tensor<2048x2xf32>
   return %0, %1 : tensor<64xf32>, tensor<64x2xf32>
 }
 
+// Rows that are small matrices stay a sum.
+// CHECK-LABEL: func.func private @matrices
+// CHECK:         "jaxpr.reduce_sum"
+func.func private @matrices(%x: tensor<512x32x32xf32>, %v: tensor<512x4xf32>) -> (tensor<32x32xf32>, tensor<32x32x4xf32>) {
+  %0 = "jaxpr.reduce_sum"(%x) {axes = array<i64: 0>} : (tensor<512x32x32xf32>) -> tensor<32x32xf32>
+  %1 = "jaxpr.dot_general"(%x, %v) {dimension_numbers = [[array<i64: 0>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<512x32x32xf32>, tensor<512x4xf32>) -> tensor<32x32x4xf32>
+  return %0, %1 : tensor<32x32xf32>, tensor<32x32x4xf32>
+}
+
 // Sums of no elements stay.
 // CHECK-LABEL: func.func private @nothing
 // CHECK-NOT:     "jaxpr.pad"

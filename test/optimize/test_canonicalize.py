@@ -374,6 +374,22 @@ def test_row_numbers_are_batches(take, batched):
     same_bits(program.grad(), after.grad(), [x, i])
 
 
+def test_rows_in_order_are_not_gathered():
+    """Also those of a diagonal, of an array that has one row or column."""
+
+    def f(x):
+        i = jnp.arange(3)
+        first = x[:, :1].at[i, i].get(mode="clip") + x[:1, :3].at[i, i].get(mode="clip")
+        return x[i] * first[:, None], x.at[i[:, None], i[None] * 0].get(mode="clip"), x[i, i]
+
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    program = jaxmlir.trace(f)(x)
+    after = program.optimize(1, target="tpu")
+    assert after.as_text().count('"jaxpr.gather"') == 2
+    after = jaxmlir.parse(after.as_text())
+    same_bits(program, after, [x])
+
+
 @pytest.mark.parametrize(
     ("take", "gathers"),
     [

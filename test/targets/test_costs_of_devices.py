@@ -220,6 +220,21 @@ def test_gradients_of_biases_are_products_on_a_tpu():
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5 * np.abs(other).max())
 
 
+def test_loops_start_with_arrays_behind_barriers_on_a_tpu():
+    def loss(a, xs):
+        def step(h, x):
+            return jnp.tanh(a @ h + x), h
+
+        return jnp.sum(jax.lax.scan(step, jnp.zeros(8), xs)[1] ** 2)
+
+    args = array(8, 8), array(20, 8)
+    after = jaxmlir.trace(loss)(*args).grad().optimize(2, target="tpu:v5e")
+    # Of the state, and of the cotangents of the matrix and of the state.
+    assert 2 <= after.as_text().count("optimization_barrier") <= 3
+    got, want = jaxmlir.parse(after.as_text())(*args), jax.grad(loss)(*args)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5 * np.abs(want).max())
+
+
 INF, NAN = np.inf, np.nan
 ROWS = [[1, -2, 3], [-INF, 0, 1], [-INF] * 3, [INF, 1, -INF], [NAN, 0, 1], [3e38, -3e38, 0]]
 

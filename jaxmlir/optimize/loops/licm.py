@@ -20,7 +20,10 @@ the body use is moved, with all ops that compute it, if::
 Otherwise it stays, and the operands of its op are tried instead (:class:`HoistedOps`).  So a
 product, a reduction or a slice is always moved, and an elementwise function of a matrix if the
 function is expensive enough.  A broadcast, a mask or an outer product stays: it is quickly computed
-and takes long to read.
+and takes long to read.  On devices that wait for kernels, so do slices of a small array of which
+the body reads several parts, and what is fused with them: the backward loop would add up the
+cotangent of each part by a kernel of its own.  The gradient of a Lotka-Volterra model with four
+coefficients takes 0.95 of a TPU's cycles then.
 
 Calls in a body (``jit``, ``remat2``) are split in two if part of the callee is invariant.  Branches
 of a ``cond`` are left alone, because they may not run, and so are the rules of custom derivatives.
@@ -51,6 +54,7 @@ from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import Work, is_array, size
 from jaxmlir.analysis.purity import CountedOps, is_pure
+from jaxmlir.analysis.strided_view import SLICES, VIEWS
 from jaxmlir.dialect import codec, op_signature, ops
 from jaxmlir.dialect.builder import SPREAD, inline, is_constant, is_used, named_ops, returned
 from jaxmlir.dialect.ir import body_of, func, ir
@@ -74,6 +78,8 @@ from jaxmlir.transforms.templates import Rules
 
 # Ops that are not merged with equal ones, but that may be moved.
 _MOVABLE = frozenset({"jaxpr.remat2"})
+# Ops that compilers fuse, with slices and other views of an array.
+_FUSED_PARTS = FUSIBLE | VIEWS
 
 
 class HoistedOps:
@@ -105,6 +111,9 @@ class HoistedOps:
         self._body = body
         self._growth = growth
         self._can_move = can_move
+        # On devices that wait for kernels, the work of the kernel that adds up a cotangent.
+        self._adding = work.kernel if work.waits_for_kernels else 0.0
+        self._stored_byte = work.stored_byte
         self.fixed: list[int] = chosen(range(body.arity), fixed)
         self.constants: dict[int, int] = {}
         self._source: dict[int, int] = {}
@@ -174,7 +183,23 @@ class HoistedOps:
                     tree.add(source)
                     pending.append(source)
         freed = self._size(leaves & self._freed)
-        return tree if work > self._growth * max(0, kept_bytes - freed) else None
+        pays = work > self._growth * max(0, kept_bytes - freed)
+        return tree if pays and not self._is_part(tree, leaves) else None
+
+    def _is_part(self, tree: set[int], leaves: set[int]) -> bool:
+        """Whether ops only take a part of an argument of which the body reads several parts.
+
+        The cotangents of such parts are added up by a kernel each, in each iteration; those of a
+        small argument by one kernel.
+        """
+        names = {self._body.names[index] for index in tree}
+        if not names <= _FUSED_PARTS or names.isdisjoint(SLICES) or len(leaves) != 1:
+            return False
+        if self._stored_byte * self._size(leaves) > self._adding:
+            return False
+        readers = [i for i, v in enumerate(self._body.operands) if not leaves.isdisjoint(v)]
+        in_parts = all(self._body.names[i] in SLICES for i in readers)
+        return in_parts and not tree.issuperset(readers)
 
     def _size(self, values: Iterable[int]) -> int:
         return sum(size(self._body.types[v]) for v in values)

@@ -53,6 +53,9 @@ class FoldUnitDims(Pass):
     """Compute without dimensions of size 1."""
 
     name: ClassVar[str] = "jaxpr-fold-unit-dims"
+    # A TPU's compiler has no such libraries: of 53 gradients, one takes 0.999 of the cycles without
+    # the pass, and of meta-learning 0.975.
+    compilers: ClassVar[tuple[str, ...]] = ("cpu", "cuda", "rocm")
 
     def run(self, program: Module) -> bool:
         changed = _drop_of_rows(program)

@@ -38,6 +38,10 @@ Cycles of gradients of four layers, as fractions of those with sums (libtpu 0.0.
     relu, tanh         0.91        0.87         0.74         0.73        0.59
     8 x 512 x 256      0.80 (gelu), 0.74 (silu), 0.85 (relu), 0.74 (tanh)
 
+The product reads each row as one dimension.  If rows are small matrices, this is another layout,
+and they stay a sum: for the 200 matrices of 32 x 32 that the loop of a Kalman filter stores, the
+product takes two more kernels in each iteration.
+
 If rows of a matrix need an exponential or the like that no product reads, as those of gelu do, the
 compiler recomputes it for each product; then sums cost nothing.
 """
@@ -137,6 +141,9 @@ def _write_rows(rules: Rules, node: OpView) -> bool:
     if not is_plain_op(node) or aval_of(g.type).dtype != np.float32:
         return False
     if axes != tuple(range(len(axes))) or len(axes) == len(g.type.shape) or not _is_factor(g):
+        return False
+    # The product reads a row as one dimension: it has one, or its last one fills lanes.
+    if len(axes) < len(g.type.shape) - 1 and g.type.shape[-1] % rules.program.target.costs.lanes:
         return False
     costs = rules.program.target.costs
     large = 2 * costs.launch < costs.stored(size(g.type)) and size(g.type) * _HELD <= costs.cached

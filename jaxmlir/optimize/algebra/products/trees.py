@@ -330,6 +330,10 @@ def _plan(tree: ProductTree) -> ContractionPlan | None:
         return tuple([numbers.setdefault(index, len(numbers)) for index in resolve(indices)])
 
     factors = tuple([tuple(map(numbered, dims)) for _, dims in term.factors])
+    flat = [[*itertools.chain(*dims)] for dims in factors]
+    # Where arrays are stored in tiles, a diagonal takes longer to read than to mask.
+    if tree.function.costs.lanes > 1 and any(len({*dims}) < len(dims) for dims in flat):
+        return None
     selections = []
     for expr, dims in term.selectors:
         rows, *selected = numbered(itertools.chain(*dims))
