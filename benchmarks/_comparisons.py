@@ -33,11 +33,17 @@ from jaxmlir._compat import core
 
 @dataclass(frozen=True)
 class Case:
-    """A program to measure; ``make()`` gives a new function object each time."""
+    """A program to measure.
+
+    Attributes:
+      make: gives a new function object each time, and the arguments.
+      before_transforming: called before either side transforms the program; not timed.
+    """
 
     name: str
     make: Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]
     group: str = "plain"
+    before_transforming: Callable[[], Any] = lambda: None
 
     @functools.cached_property
     def abstract(self) -> tuple[Any, ...]:

@@ -123,7 +123,14 @@ def _transform(case: Case, repetitions: int, level: int) -> Sides:
         )
 
     # Things that programs share are made for the second program; the third finds them made.
-    return side_by_side(prepare, repetitions, warm_up=2, seconds=20.0, clock=time.thread_time)
+    return side_by_side(
+        prepare,
+        repetitions,
+        warm_up=2,
+        seconds=20.0,
+        clock=time.thread_time,
+        before=case.before_transforming,
+    )
 
 
 def _lower(case: Case, repetitions: int, level: int) -> Sides:

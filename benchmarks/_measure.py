@@ -89,6 +89,7 @@ def side_by_side(
     seconds: float = math.inf,
     least_seconds: float = 0.0,
     clock: Callable[[], float] = time.perf_counter,
+    before: Callable[[], Any] = lambda: None,
 ) -> Sides:
     """Times two pieces of work in turn.
 
@@ -102,18 +103,20 @@ def side_by_side(
       in_order: the first always runs first, because the second needs its result; otherwise each
         goes first in turn.
       warm_up: the number of rounds at the start that are not counted.
-      seconds: no round begins after so long, once one is counted.
+      seconds: no round begins after so much CPU time, once one is counted.
       clock: ``time.thread_time`` for work of one thread, ``time.process_time`` for work of several,
         because other processes affect these less than the wall clock.
+      before: called before each timing of either; not timed.
     """
     times: tuple[list[float], list[float]] = ([], [])
-    start = time.monotonic()
+    start = time.process_time()
     for i in itertools.count(-warm_up):
-        elapsed = time.monotonic() - start
+        elapsed = time.process_time() - start
         if i > 0 and (elapsed > seconds or (i >= repetitions and elapsed > least_seconds)):
             break
         works = prepare()
         for side in (0, 1) if in_order or i % 2 else (1, 0):
+            before()
             timing = _seconds(works[side], calls, clock, call_seconds)
             if i >= 0:
                 times[side].append(timing)

@@ -616,7 +616,14 @@ class ConfigSnapshot:
         self._values = {option: option.value for option in _config_options()}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ConfigSnapshot) and self._values == other._values
+        return isinstance(other, ConfigSnapshot) and self._effective() == other._effective()
+
+    def _effective(self) -> dict[Any, Any]:
+        """The values, in which an empty mesh is no mesh."""
+        from jax._src import mesh
+
+        empty = mesh.empty_abstract_mesh
+        return {o: None if value is empty else value for o, value in self._values.items()}
 
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:
@@ -680,6 +687,16 @@ def default_eqn_context() -> Any:
         "xla_metadata": None,
     }
     return core.JaxprEqnContext._create(*(defaults[name] for name in eqn_context_fields()))
+
+
+def rule_context() -> contextlib.AbstractContextManager[Any]:
+    """Sets an empty mesh within the block if no mesh is set, as JAX does for a rule's equation.
+
+    A program traced so finds JAX's traces of jitted functions again when its rules run.
+    """
+    from jax._src import core
+
+    return core.JaxprEqnContext().manager
 
 
 def in_context(ctx: Any) -> contextlib.AbstractContextManager[Any]:

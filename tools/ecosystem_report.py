@@ -110,7 +110,7 @@ its run-time checks, which are Python functions of the process, are left out (`e
 _TIMES = """
 Ratios of jaxmlir to JAX for the gradient: below 1, jaxmlir takes less. Both take turns in one
 process. The first turns are not counted. A ratio compares the minima of at least three turns, or of
-fewer if three would take longer than 20 s. All times are CPU times, because the machine (two cores)
+fewer if three would take more than 20 s. All times are CPU times, because the machine (two cores)
 had other work to do. A ratio of calls of less than a millisecond can still be off by a tenth.
 
 | column | what is compared |
@@ -120,12 +120,12 @@ had other work to do. A ratio of calls of less than a millisecond can still be o
 | transform | `program.grad()` of a program just traced; JAX traces `jax.grad` of a jaxpr |
 | transform, -O2 | the same with all passes of `-O2` |
 
-Each turn begins with JAX's caches cleared, so that both differentiate the library's jitted
+JAX's caches are cleared before each transformation, so that both differentiate the library's jitted
 functions anew: a later program of the same process finds their derivatives.
 
 `=`: both compile to the same instructions, and the ratio is noise. `~`: an older measurement, in
-which both found derivatives that an earlier turn had made, so `transform` says little, or in which
-medians were compared. **Bold**: more than is promised, which is {promises}.
+which a transformation found derivatives that an earlier one had made, so `transform` says little,
+or in which medians were compared. **Bold**: more than is promised, which is {promises}.
 """
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import jax
 
-from jaxmlir._compat import bind_leading, core
+from jaxmlir._compat import bind_leading, core, rule_context
 from jaxmlir.bridge.importer import CLOSES_OVER, import_jaxpr
 from jaxmlir.bridge.resources import take_out
 from jaxmlir.dialect import handles
@@ -62,7 +62,7 @@ def trace(
 
     @wraps(fun)
     def traced(*args: Any, **kwargs: Any) -> Program:
-        with as_given():
+        with as_given(), rule_context():
             return _program_of(jitted.trace(*args, **kwargs), name_of(fun))
 
     vars(traced).update(getattr(fun, "__dict__", {}) | vars(traced))

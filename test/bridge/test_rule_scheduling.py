@@ -251,6 +251,22 @@ def test_what_a_rule_calls_is_the_function_that_the_program_has():
     assert len(traced) == 1
 
 
+def test_jaxs_rules_find_the_functions_that_tracing_the_program_traced():
+    traced = []
+
+    @jax.jit
+    def sine(x):
+        traced.append(x)
+        return jnp.sin(x)
+
+    primitive = jax.extend.core.Primitive("with_a_jitted_derivative")
+    primitive.def_abstract_eval(lambda x: x)
+    jax.interpreters.ad.defjvp(primitive, lambda t, x: t * sine(x))
+    program = jaxmlir.trace(lambda x: primitive.bind(x) * sine(x))(np.float32(1))
+    assert "jaxpr.sin" in program.jvp().as_text()
+    assert len(traced) == 1
+
+
 @pytest.mark.parametrize(
     "use",
     [

@@ -9,6 +9,7 @@ import pytest
 from comparing import reread
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
+from jax.experimental import io_callback
 
 import jaxmlir
 from jaxmlir.bridge.custom_rules import pending
@@ -116,6 +117,21 @@ def test_a_jvp_rule_is_asked_for_the_tangents_that_there_are():
     for derivative in (program.grad, reread(program).grad):
         with pytest.raises(JaxmlirError, match="unexpected tangent"):
             derivative((1, 2))
+
+
+def test_a_jvp_rule_in_a_call_with_effects_is_asked_for_the_tangents_that_there_are():
+    """JAX differentiates the call, and the program knows no rule for all tangents."""
+    product = strict_jvp({1, 3})
+    args = (0.5, 0.7, 1.3, 1.1, 0.9, 2.0)
+
+    @jax.jit
+    def observed(*xs):
+        io_callback(lambda x: None, None, xs[5])
+        return product(*xs)[0]
+
+    program = jaxmlir.trace(observed)(*args)
+    assert "jvp_error" in program.as_text()
+    close(program.grad((1, 3))(*args), jax.grad(observed, (1, 3))(*args))
 
 
 def test_a_program_that_was_read_says_where_its_rule_can_be_asked():

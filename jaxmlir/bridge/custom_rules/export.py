@@ -15,6 +15,7 @@ from jaxmlir._compat import ad_util, core, debug_info, lu, open_jaxpr, trace_fla
 from jaxmlir.dialect import codec, custom_rule_ops, primitives
 from jaxmlir.dialect.builder import attribute, symbols_in
 from jaxmlir.dialect.custom_rule_ops import is_untraced
+from jaxmlir.dialect.ir import symbol_uses
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ExportError, UntracedRuleError
@@ -80,8 +81,13 @@ def _jvp_thunk(op: Any, exporter: _Exporter, num_consts: int) -> Any:
     n_out = len(op.results)
 
     def thunk(*in_zeros: bool) -> tuple[Any, Sequence[Any], list[bool]]:
-        exporter.program.trace_rules()
+        program = exporter.program
+        program.trace_rules()
         with_zeros = symbols_in(op, "jvp_with_zeros")
+        if "jvp_error" in op.attributes:
+            # A rule that fails for some nonzero tangents may not fail for these.
+            for attr in program.rule_tracing.tell(op, tuple(in_zeros)).values():
+                with_zeros += symbol_uses(attr)
         symbol, taken = _chosen(
             exporter, in_zeros, with_zeros, lambda: _rule(exporter, op, "jvp_jaxpr")
         )
