@@ -459,6 +459,27 @@ def test_a_rule_that_is_traced_after_batching_names_the_axis():
     close(bwd(fwd(ROWS)[1], ROWS), pullback(ROWS))
 
 
+@pytest.mark.compat
+@pytest.mark.parametrize("in_axes", [(0, 0), (None, 0)], ids=["batched", "shared"])
+def test_a_rule_names_the_axis_as_its_function_does(in_axes):
+    """In a scan, which JAX batches as it names the axis; and a call of what is not batched."""
+
+    @jax.custom_jvp
+    def f(x):
+        return lax.psum(jnp.sin(x), "rows")
+
+    f.defjvp(lambda x, t: (f(*x), 3 * lax.psum(t[0] * jnp.cos(x[0]), "rows")))
+
+    def g(x, y):
+        return lax.scan(lambda c, _: (f(c), c * x), y, None, length=2), f(x) * y
+
+    x = ROWS if in_axes[0] == 0 else X
+    jaxpr = jax.make_jaxpr(g, axis_env=[("rows", len(ROWS))])(X, X)
+    program = jaxmlir.from_jaxpr(jaxpr).vmap(in_axes, axis_size=len(ROWS), axis_name="rows")
+    want = jax.jvp(jax.vmap(g, in_axes, axis_name="rows"), (x, ROWS), (x, ROWS))
+    close(jax.tree.leaves(program.jvp()((x, ROWS), (x, ROWS))), jax.tree.leaves(want))
+
+
 def test_vmap_without_a_size_is_specialised_by_its_arguments():
     batched = jaxmlir.trace(lambda x, y: x * y)(f32(1), X).vmap((0, None))
     for xs in (ROWS[0], ROWS[0, :2]):
