@@ -79,9 +79,11 @@ def tangent_type(value: ir.Value) -> ir.Type:
 
 @functools.cache
 def tangent_type_of(type_: ir.Type) -> ir.Type:
-    """The tangent type of a type; for integers ``float0``, which is never weakly typed."""
+    """The tangent type of a type; for integers ``float0``, which is never weakly typed, and for a
+    token a token."""
     tangent = aval_of(type_).to_tangent_aval()
-    return type_of(tangent.strip_weak_type() if tangent.dtype == dtypes.float0 else tangent)
+    has_none = getattr(tangent, "dtype", None) == dtypes.float0
+    return type_of(tangent.strip_weak_type() if has_none else tangent)
 
 
 def size_variable(name: str, avals: Iterable[Any]) -> Any:

@@ -480,6 +480,26 @@ def test_a_rule_names_the_axis_as_its_function_does(in_axes):
     close(jax.tree.leaves(program.jvp()((x, ROWS), (x, ROWS))), jax.tree.leaves(want))
 
 
+def test_tokens_have_no_derivatives_and_are_not_batched():
+    text = """
+      func.func public @main(%t: !jaxpr.token, %x: tensor<3xf32>) -> (tensor<f32>, !jaxpr.token) {
+        %0 = "jaxpr.after_all"(%t) : (!jaxpr.token) -> !jaxpr.token
+        %1 = "jaxpr.sin"(%x) : (tensor<3xf32>) -> tensor<3xf32>
+        %2 = "jaxpr.reduce_sum"(%1) {axes = array<i64: 0>} : (tensor<3xf32>) -> tensor<f32>
+        return %2, %0 : tensor<f32>, !jaxpr.token
+      }"""
+    program, token = jaxmlir.parse(text), jax.jit(lax.create_token)()
+    args = token, X
+    close(program.jvp()(args, args)[1][0], jnp.sum(X * jnp.cos(X)))
+    fwd, bwd = program.vjp()
+    close(bwd(fwd(*args)[1], (f32(1), token))[1], jnp.cos(X))
+    close(jax.grad(lambda x: program(token, x)[0])(X), jnp.cos(X))
+    batched = program.vmap((None, 0), (0, None), axis_size=len(ROWS))
+    close(batched(token, ROWS)[0], jnp.sum(jnp.sin(ROWS), 1))
+    with pytest.raises(ArgumentError, match="in_axes: expected None for leaf 0, a token, got 0"):
+        program.vmap(axis_size=len(ROWS))
+
+
 def test_vmap_without_a_size_is_specialised_by_its_arguments():
     batched = jaxmlir.trace(lambda x, y: x * y)(f32(1), X).vmap((0, None))
     for xs in (ROWS[0], ROWS[0, :2]):
