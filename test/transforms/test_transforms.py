@@ -311,6 +311,8 @@ def test_grad_with_auxiliary_results_and_integers(value):
     theirs = jax.value_and_grad if value else jax.grad
     options = {"argnums": (1, 0), "has_aux": True, "allow_int": True}
     close(ours(**options)(*WEIGHTED), theirs(weighted, **options)(*WEIGHTED))
+    of_number = jaxmlir.trace(lambda n: 2.0 * n)(3).grad(allow_int=True)
+    assert not of_number.out_avals[0].weak_type
 
 
 def test_holomorphic_grad():
@@ -498,6 +500,23 @@ def test_tokens_have_no_derivatives_and_are_not_batched():
     close(batched(token, ROWS)[0], jnp.sum(jnp.sin(ROWS), 1))
     with pytest.raises(ArgumentError, match="in_axes: expected None for leaf 0, a token, got 0"):
         program.vmap(axis_size=len(ROWS))
+
+
+def test_a_mark_in_a_text_stands_for_no_rule():
+    text = """
+      func.func public @main(%x: tensor<f32>) -> tensor<f32> {
+        %0 = "jaxpr.custom_jvp_call_jaxpr"(%x) {call_jaxpr = @sine, jaxpr.untraced = 7}
+          : (tensor<f32>) -> tensor<f32>
+        return %0 : tensor<f32>
+      }
+      func.func private @sine(%x: tensor<f32>) -> tensor<f32> {
+        %0 = "jaxpr.sin"(%x) : (tensor<f32>) -> tensor<f32>
+        return %0 : tensor<f32>
+      }"""
+    batched = jaxmlir.parse(text).vmap(axis_size=3)
+    close(batched(X), jnp.sin(X))
+    with pytest.raises(TransformError, match="the custom derivative rule 'jvp_jaxpr' is absent"):
+        batched.jvp()
 
 
 def test_vmap_without_a_size_is_specialised_by_its_arguments():
