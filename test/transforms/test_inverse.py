@@ -273,6 +273,7 @@ STRUCTURED = {
 
 LIBRARY = {
     "elu": Case(jax.nn.elu, normal(4)),
+    "selu of batches": Case(jax.vmap(jax.vmap(jax.nn.selu)), normal(3, 2, 2)),
     "leaky_relu": Case(jax.nn.leaky_relu, normal(4)),
     "leaky_relu of a slope": Case(lambda x: jax.nn.leaky_relu(x, 0.3), normal(4)),
     "log_sigmoid": Case(jax.nn.log_sigmoid, normal(4)),
