@@ -345,7 +345,7 @@ def _at(
 
 
 def _first(x: Any, shape: tuple[Any, ...]) -> Any:
-    """Of an operand that the op repeats along dimensions, the first of the equal values."""
+    """The first of the equal values of an operand that the op repeats along dimensions."""
     if shape == jnp.shape(x):
         return x
     return lax.reshape(lax.slice(x, (0,) * x.ndim, shape or (1,) * x.ndim), shape)
