@@ -54,6 +54,11 @@ class CountedOps:
         dialects do, or run an op that does."""
         return self._have_state.is_so(signature)
 
+    def keeps_order(self, signature: Signature) -> bool:
+        """Whether ops of a signature must not pass each other: they list effects, draw numbers or
+        may have unknown effects."""
+        return signature.effects is not None or self.has_state(signature)
+
     def has_vjp_rule(self, signature: Signature) -> bool:
         """Whether ops of a signature have a VJP rule, or run an op that has one."""
         return self._have_rule.is_so(signature)

@@ -139,6 +139,29 @@ FREE_SIZE = 1 << 20
 MEMORY_LIMIT = 64 << 20
 
 
+_DEFINED = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)
+_ARGUMENTS = re.compile(r"^ *\^bb\d+\(.*$", re.MULTILINE)
+# The metadata of a fused location, which is any attribute.
+_METADATA = re.compile(r"fused<.*?>(?=\[#loc)")
+# The location of an argument that consists of others.
+_COMPOSED = re.compile(
+    rf"(?<=loc\()((?:fused|callsite|{_STRING})(?:\[#loc[^\]]*+\]|\(#loc[^)]*+\)))(?=\))"
+)
+
+
+def _with_plain_locations(text: str) -> str:
+    """A module's text with aliases for the locations of arguments, too, and without metadata."""
+    if "fused<" in text:
+        for lines in (_DEFINED, _ARGUMENTS):
+            text = lines.sub(lambda line: _METADATA.sub("fused", line[0]), text)
+    aliases = {location: alias for alias, location in _DEFINED.findall(text)}
+
+    def aliased(line: re.Match[str]) -> str:
+        return _COMPOSED.sub(lambda place: aliases.get(place[1], "unknown"), line[0])
+
+    return _ARGUMENTS.sub(aliased, text)
+
+
 def compress(module: ir.Module, *, locations: bool) -> tuple[bytes, int]:
     """A module's text as an ``.xz`` stream, and the length of the text.
 
@@ -149,7 +172,7 @@ def compress(module: ir.Module, *, locations: bool) -> tuple[bytes, int]:
         text = module.operation.get_asm(
             enable_debug_info=locations, print_generic_op_form=True, assume_verified=True
         )
-    data = without_devices(text).encode()
+    data = _with_plain_locations(without_devices(text)).encode()
     check(data)
     # Higher presets take ten times the time, for a tenth of the size.
     return lzma.compress(data, preset=1), len(data)

@@ -107,8 +107,16 @@ def _writable(program: Module, as_flat: bool, effects: str) -> Module:
         # Before the expansion, which takes long and does not help callbacks.
         _check_writable(program.module, {}, _is_callback)
     fields = None if as_flat else _module.fields_of_nodes(program)
-    if as_flat or fields is not None or effects != "error" or expands:
+    with context():
+        others = next(_own_attributes(program), None)
+    if as_flat or fields is not None or effects != "error" or expands or others is not None:
         program = program.clone()
+        with context():
+            for op, own in list(_own_attributes(program)):
+                for name in set(op.attributes) - own.keys():
+                    del op.attributes[name]
+                for name, attr in own.items():
+                    op.attributes[name] = attr
     _module.write_trees(program, as_flat, fields)
     places = expansions.expand(program) if expands else {}
     if effects != "error":
@@ -117,6 +125,22 @@ def _writable(program: Module, as_flat: bool, effects: str) -> Module:
         expansions.forget(program, lambda op: not any(_why_unwritable(op, "")))
     _check_writable(program.module, places)
     return program
+
+
+def _own_attributes(program: Module) -> Iterator[tuple[Any, dict[str, ir.Attribute]]]:
+    """The module and its functions that have attributes of other dialects, which mean nothing to
+    the program; each with its other attributes."""
+
+    def is_own(name: str) -> bool:
+        return "." not in name or name.startswith("jaxpr.")
+
+    for op in (program.module.operation, *functions(program.module).values()):
+        own = {name: attr for name, attr in op.attributes.items() if is_own(name)}
+        for key in own.keys() & {"arg_attrs", "res_attrs"}:
+            kept = [{a.name: a.attr for a in item if is_own(a.name)} for item in own[key]]
+            own[key] = ir.ArrayAttr.get(list(map(ir.DictAttr.get, kept)))
+        if own != dict(op.attributes.items()):
+            yield op, own
 
 
 def _check_writable(

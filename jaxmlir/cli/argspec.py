@@ -13,7 +13,9 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
+import inspect
 import itertools
 import math
 import re
@@ -21,7 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxmlir.cli.command_line import MAX_INTEGER, UsageError
-from jaxmlir.support.masks import chosen, filled
+from jaxmlir.support.masks import chosen, filled, inverted
 
 DTYPES = {
     "bool": "bool",
@@ -250,4 +252,12 @@ def split_static(
 
     if all(dynamic) and not static_kwargs:
         with_static = f
+    else:
+        # JAX names the arguments by the signature.
+        with contextlib.suppress(ValueError):
+            parameters = inspect.signature(f).parameters.values()
+            static = {*itertools.compress(parameters, inverted(dynamic))}
+            with_static.__signature__ = inspect.Signature(
+                [p for p in parameters if p not in static and p.name not in static_kwargs]
+            )
     return with_static, tuple(map(concrete_scalars, chosen(args, dynamic))), dynamic_kwargs

@@ -273,7 +273,9 @@ def _key_data(type_: ir.Type) -> tuple[str, ir.Type, dict[str, ir.Attribute]] | 
 
 
 def zeros(type_: ir.Type) -> ir.Value:
-    """A tensor of zeros; for random keys, those whose words are zeros."""
+    """A tensor of zeros; for random keys, those whose words are zeros, and a new token."""
+    if isinstance(aval_of(type_), core.AbstractToken):
+        return ir.Operation.create("jaxpr.create_token", [type_]).result
     return filled(type_, 0)
 
 

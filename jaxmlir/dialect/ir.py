@@ -24,7 +24,7 @@ from jaxlib.mlir.dialects import chlo, func, mpmd, sdy, stablehlo
 from jaxlib.mlir.dialects._ods_common import _cext
 
 from jaxmlir import _compat
-from jaxmlir.errors import Diagnostic, DiagnosticError, ParseError
+from jaxmlir.errors import Diagnostic, DiagnosticError, ParseError, VerificationError
 from jaxmlir.support.nesting import MAX_NESTING, first_too_deep
 
 DIALECT = "jaxpr"
@@ -424,8 +424,17 @@ def new_function(
 
 
 def body_of(function: func.FuncOp) -> ir.Block:
-    """The block of a function's ops; the bindings' ``entry_block`` takes twice as long."""
-    return function.operation.regions[0].blocks[0]
+    """The block of a function's ops; the bindings' ``entry_block`` takes twice as long.
+
+    Raises:
+      VerificationError: the function is a declaration.
+    """
+    try:
+        return function.operation.regions[0].blocks[0]
+    except IndexError:
+        name, where = function.name.value, file_line_col(function.location)
+        message = f"'func.func' op @{name}: expected a body of one block, got a declaration"
+        raise VerificationError([Diagnostic("error", message, *where)]) from None
 
 
 def is_private(function: func.FuncOp) -> bool:

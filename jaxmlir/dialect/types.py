@@ -29,6 +29,7 @@ __all__ = [
     "aval_of",
     "batched_type",
     "constraints_of",
+    "cotangent_type",
     "dtype_called",
     "dtype_of",
     "element_of",
@@ -79,9 +80,20 @@ def tangent_type(value: ir.Value) -> ir.Type:
 
 @functools.cache
 def tangent_type_of(type_: ir.Type) -> ir.Type:
-    """The tangent type of a type; for integers ``float0``, which is never weakly typed."""
-    tangent = aval_of(type_).to_tangent_aval()
-    return type_of(tangent.strip_weak_type() if tangent.dtype == dtypes.float0 else tangent)
+    """The tangent type of a type; for integers ``float0``, and for a token a token."""
+    return _never_weak(aval_of(type_).to_tangent_aval())
+
+
+@functools.cache
+def cotangent_type(type_: ir.Type) -> ir.Type:
+    """The type of cotangents of values of a type."""
+    return _never_weak(aval_of(type_).to_ct_aval())
+
+
+def _never_weak(aval: Any) -> ir.Type:
+    """The type of (co)tangents; ``float0`` is never weakly typed."""
+    is_float0 = getattr(aval, "dtype", None) == dtypes.float0
+    return type_of(aval.strip_weak_type() if is_float0 else aval)
 
 
 def size_variable(name: str, avals: Iterable[Any]) -> Any:

@@ -69,6 +69,22 @@ def may_compare(names: Set[str]) -> bool:
     return not (COMPARISONS.isdisjoint(names) or EXTREMES.isdisjoint(names))
 
 
+def rounded_in_ways(body: FunctionView) -> set[int]:
+    """The arrays that are compared with their own elements, and that kernels may round in two ways:
+    they must not be computed again beside a copy of these elements that is stored."""
+    if not may_compare(set(body.names)):
+        return set()
+    return {v for v in _own_extremes(body, ()) if _slice(body, v, FUSIBLE)[1]}
+
+
+def _slice(body: FunctionView, value: int, fused: Collection[str]) -> tuple[list[int], bool]:
+    """The ops of these names that a value is computed by, and whether it may be rounded in two
+    ways."""
+    within, _ = body.backward_slice([value], lambda v: body.names[body.makers[v]] not in fused)
+    inside = {body.names[i] for i in within}
+    return within, is_rounded_in_ways(dict.fromkeys(inside, inside), body.types[value])
+
+
 def compared_arrays(
     symbols: Iterable[str],
     bodies: Callable[[str], FunctionView],
@@ -93,10 +109,8 @@ def _compared(
     names, makers, stored = body.names, body.makers, []
     fused = FUSIBLE.union(expanded)
     for value, selecting in _own_extremes(body, expanded).items():
-        within, _ = body.backward_slice([value], lambda v: names[makers[v]] not in fused)
-        inside, asked = {names[i] for i in within}, within
-        if is_rounded_in_ways(dict.fromkeys(inside, inside), body.types[value]):
-            asked = [*within, *selecting]
+        within, is_rounded = _slice(body, value, fused)
+        asked = [*within, *selecting] if is_rounded else within
         if any(names[i] in expanded and expansion(body.op_views[i]) for i in asked):
             stored.append(
                 FencedValue(makers[value], value - body.results[makers[value]][0], reason)

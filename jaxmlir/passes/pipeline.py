@@ -36,6 +36,8 @@ _LATE = frozenset(name for level in LEVELS.values() for name in level)
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _FLAG = re.compile(rf"--?({_NAME.pattern})")
 _OPTION = re.compile(r"\s*([\w-]+)(?:=('[^']*'|\"[^\"]*\"|\{[^}]*\}|[^\s'\"{}]*))?(?=\s|$)")
+# Modules nest a few ops deep.
+_MAX_DEPTH = 64
 
 
 class _PassElement(NamedTuple):
@@ -62,6 +64,7 @@ class _PipelineParser:
     def __init__(self, text: str):
         self.text = text
         self.at = 0
+        self.depth = 0
 
     def error(self, message: str, at: int | None = None) -> PipelineError:
         return pipeline_error(message, self.text, self.at if at is None else at)
@@ -90,9 +93,13 @@ class _PipelineParser:
             raise self.error(f"expected the name of a pass or of an operation{self.hint()}")
         start, self.at = self.at, match.end()
         if self.take("("):
+            self.depth += 1
+            if self.depth > _MAX_DEPTH:
+                raise self.error(f"expected pipelines nested up to {_MAX_DEPTH} deep", start)
             children = () if self.text[self.at : self.at + 1] == ")" else self.elements()
             if not self.take(")"):
                 raise self.error("expected ',' or ')'")
+            self.depth -= 1
             return _NestedPipeline(match[0], children, start)
         options = self.braces() if self.take("{") else ""
         return _PassElement(match[0], options, start)

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect.builder import SymbolUses, named_ops, returned
 from jaxmlir.dialect.ir import (
+    body_of,
     func,
     has_regions,
     inner_ops,
@@ -155,7 +156,7 @@ def _outline(function: func.FuncOp) -> tuple[ir.FunctionType, str]:
 
     The type alone would not do: a function that only calls another one has the same type.
     """
-    first = function.entry_block.operations[0]
+    first = body_of(function).operations[0]
     return function.type, first.operation.name
 
 

@@ -35,7 +35,7 @@ from jaxmlir.bridge import manual_axes
 from jaxmlir.bridge.exporter import Exporter, count_constvars
 from jaxmlir.dialect.ir import context, ir
 from jaxmlir.dialect.module import Module
-from jaxmlir.dialect.types import in_scope
+from jaxmlir.dialect.types import in_scope, is_differentiable
 from jaxmlir.lowering.functions import Nesting
 from jaxmlir.optimize.simplify.dce import reduced
 from jaxmlir.runtime import jax_interpreters
@@ -221,7 +221,7 @@ def _results(callee: Callee, primals: Any) -> list[Any]:
 
 def _active(tangents: Any) -> tuple[bool, ...]:
     return tuple(
-        type(t) is not ad_util.Zero and core.typeof(t).dtype != jax.dtypes.float0 for t in tangents
+        type(t) is not ad_util.Zero and is_differentiable(core.typeof(t)) for t in tangents
     )
 
 
@@ -249,10 +249,7 @@ def _linearize(
 ) -> tuple[list[Any], list[bool], list[Any], Any]:
     results = _results(callee, primals)
     operands = call_signature(callee.program, callee.symbol).operands
-    active = tuple(
-        nz and a.to_tangent_aval().dtype != jax.dtypes.float0
-        for nz, a in zip(nonzeros, operands, strict=True)
-    )
+    active = tuple(nz and is_differentiable(a) for nz, a in zip(nonzeros, operands, strict=True))
     program, halves = callee.derived("linearize", (active, is_vjp))
     outs, saved = halves.values(primals, _bind(program, halves.first, list(primals)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -58,6 +59,12 @@ def batch(closed: Any, dims: Dims, axis: Any) -> tuple[Any, Any]:
     pairs = zip(open_jaxpr(batched)[0].outvars, out_dims, strict=True)
     _check_types(closed, [_without_dim(v.aval, dim) for v, dim in pairs])
     return batched, out_dims
+
+
+def bound(axis: Any) -> contextlib.AbstractContextManager[None]:
+    """Binds the name of a batch's axis, if it has one, for the rules that are traced."""
+    named = [] if axis.name is core.no_axis_name else [(axis.name, axis.size)]
+    return core.extend_axis_env_nd(named)
 
 
 def _exchanges_the_same(closed: Any, dims: Dims, axis: Any) -> bool:

@@ -158,7 +158,8 @@ class Rules:
         """The op on operands batched along ``dims``; the pattern: the results' batch dimensions."""
         trace = functools.partial(jax_rules.batch, dims=dims, axis=axis)
         write = functools.partial(self._pattern_template, "vmap")
-        return self._template_of("batch", op, signature, (dims, axis), trace, write)
+        with jax_rules.bound(axis):
+            return self._template_of("batch", op, signature, (dims, axis), trace, write)
 
     def batched(self, op: Any, signature: Signature, dims: Dims, axis: Any) -> Dims:
         """The results' batch dimensions."""

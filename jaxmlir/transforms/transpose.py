@@ -294,9 +294,3 @@ def _dtype(type_: ir.Type) -> Any:
 def linear_type(type_: ir.Type) -> ir.Type:
     """The type that a transpose takes for results of a type, and gives for linear arguments."""
     return type_of(linear_aval(aval_of(type_)))
-
-
-@functools.cache
-def cotangent_type(type_: ir.Type) -> ir.Type:
-    """The type of cotangents of values of a type."""
-    return type_of(aval_of(type_).to_ct_aval())

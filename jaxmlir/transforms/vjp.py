@@ -18,7 +18,7 @@ from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import clone, filled, returned, set_attribute, zeros
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
-from jaxmlir.dialect.types import has_tangent, tangent_type_of
+from jaxmlir.dialect.types import cotangent_type, has_tangent, tangent_type_of
 from jaxmlir.errors import TransformError
 from jaxmlir.passes.options import at_function
 from jaxmlir.support.masks import Mask, chosen
@@ -32,7 +32,7 @@ from jaxmlir.transforms.linearize import (
 )
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
-from jaxmlir.transforms.transpose import Cotangents, cotangent_type, transpose_function
+from jaxmlir.transforms.transpose import Cotangents, transpose_function
 
 
 class Vjp(ReversePass):

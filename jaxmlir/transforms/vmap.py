@@ -19,6 +19,7 @@ from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.analysis.liveness import FunctionView
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import attribute, build, reached_ops, symbols_of
+from jaxmlir.dialect.custom_rule_ops import is_untraced
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
@@ -214,11 +215,12 @@ _UNTOLD = frozenset({"jaxpr.pbroadcast", "jaxpr.pbroadcast_dynamic", "jaxpr.pper
 
 def _may_hide(op: Any, name: str, axis: Any) -> bool:
     """Whether an op may depend on its position along an axis without such an effect: some of JAX's
-    collectives, and high-level primitives, which do not tell what they expand to."""
+    collectives, high-level primitives, which do not tell what they expand to, and functions with
+    rules that are still to be traced."""
     if name in _UNTOLD:
         named = attribute(op, "axis_name")
         return axis in named if isinstance(named, tuple) else axis == named
-    return name == "jaxpr.call_hi_primitive"
+    return name == "jaxpr.call_hi_primitive" or is_untraced(op)
 
 
 def _function_hides(rules: Rules, symbol: str, axis: Any) -> bool:

@@ -85,6 +85,14 @@ func.func @misspelt_encoding(%x: tensor<f32, {weak}>, %y: tensor<f32>) -> tensor
 
 // -----
 
+// expected-error@+1 {{'func.func' op argument #0: tensor<f32, {memory_space = 3 : i64}>: expected a MemorySpace as memory_space, got 3}}
+func.func @memory_space(%x: tensor<f32, {memory_space = 3}>, %y: tensor<f32>) -> tensor<f32> {
+  %0 = "jaxpr.sin"(%y) : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
 // expected-error@+1 {{'func.func' op argument #0: tensor<?xf32, {shape = "b, c"}>: the shape "b, c" does not match the tensor}}
 func.func @rank_of_the_shape(%x: tensor<?xf32, {shape = "b, c"}>, %y: tensor<f32>) -> tensor<f32> {
   %0 = "jaxpr.sin"(%y) : (tensor<f32>) -> tensor<f32>

@@ -3,6 +3,7 @@
 // RUN: jaxmlir-opt --jaxpr-dce %s | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-fold-unit-dims --jaxpr-licm --jaxpr-remat=calls=inf %s | FileCheck %s
 // RUN: jaxmlir-opt -O2 %s | FileCheck %s
+// RUN: jaxmlir-opt --jaxpr-fuse-scans %s | FileCheck %s --check-prefix=IN-ORDER
 
 // CHECK-LABEL: func.func public @effects
 // CHECK-NEXT:    stablehlo.custom_call @report
@@ -69,4 +70,20 @@ func.func private @backward(%ct: tensor<6400xf32>, %1: tensor<6400xf32>, %x: ten
   %2 = "jaxpr.mul"(%1, %ct) : (tensor<6400xf32>, tensor<6400xf32>) -> tensor<6400xf32>
   %3 = "jaxpr.mul"(%2, %x) : (tensor<6400xf32>, tensor<6400xf32>) -> tensor<6400xf32>
   return %3 : tensor<6400xf32>
+}
+
+// Nor are calls of functions that have them moved past each other, where loops become one.
+// IN-ORDER-LABEL: func.func public @loops
+// IN-ORDER:         "jaxpr.jit"(%0)
+// IN-ORDER:         "jaxpr.jit"(%arg0)
+func.func public @loops(%x: tensor<f32>, %y: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
+  %0 = "jaxpr.scan"(%x) {jaxpr = @sine, length = 3 : i64, num_carry = 1 : i64} : (tensor<f32>) -> tensor<f32>
+  %1 = "jaxpr.jit"(%0) {jaxpr = @has_effects, name = "has_effects"} : (tensor<f32>) -> tensor<f32>
+  %2 = "jaxpr.jit"(%x) {jaxpr = @has_effects, name = "has_effects"} : (tensor<f32>) -> tensor<f32>
+  %3 = "jaxpr.scan"(%y) {jaxpr = @sine, length = 3 : i64, num_carry = 1 : i64} : (tensor<f32>) -> tensor<f32>
+  return %0, %3 : tensor<f32>, tensor<f32>
+}
+func.func private @sine(%x: tensor<f32>) -> tensor<f32> {
+  %0 = "jaxpr.sin"(%x) : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
 }

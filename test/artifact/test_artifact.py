@@ -470,6 +470,26 @@ def test_adversarial_modules(path, name):
         jaxmlir.load(path)
 
 
+def test_what_other_tools_added_to_a_text(path):
+    """Their attributes of functions mean nothing here; metadata of locations is left out."""
+    text = """
+      #here = loc("f.py":1:2)
+      func.func public @main(
+        %x: tensor<f32> {other.a = 1 : i32, jaxpr.b} loc("x"(#here)),
+        %y: tensor<f32> loc(fused<"m">[#here, "f.py":3:4])
+      ) -> (tensor<f32> {other.c}) attributes {other.d = "e"} {
+        %0 = "jaxpr.add"(%x, %y) : (tensor<f32>, tensor<f32>) -> tensor<f32> loc(fused<{m}>[#here])
+        return %0 : tensor<f32>
+      }"""
+    jaxmlir.parse(text).save(path)
+    loaded = jaxmlir.load(path)
+    assert loaded(1.0, 2.0) == 3.0
+    written = loaded.as_text(debug_info=True)
+    assert "other." not in written
+    assert "jaxpr.b" in written
+    assert all(place in written for place in ('loc("x"(', '"f.py":1:2', '"f.py":3:4', "fused["))
+
+
 def test_locations_that_multiply(path):
     """A few lines of aliases could expand to an enormous location."""
     lines = ["#loc9000 = loc(unknown)"]

@@ -137,9 +137,10 @@ def test_a_pass_survives_printing_and_parsing(sample):
         ("test-needy", "pass 'test-needy' needs the option 'depth' (int)"),
         ("jaxpr-verify{x=1}", "has no option 'x'; it has no options"),
         ("cse{x=1}", "pass 'cse' does not take 'x=1'; it has no options"),
+        ("func.func(" * 65, ":1:641: error: expected pipelines nested up to 64 deep"),
     ],
 )
-def test_wrong_options(text, message):
+def test_wrong_pipelines(text, message):
     with pytest.raises(PipelineError) as e:
         parse_pipeline(text)
     assert message in str(e.value)

@@ -1,5 +1,7 @@
 """Programs called inside ``jax.shard_map`` vary over the axes that their arguments vary over."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -137,6 +139,16 @@ def test_a_traced_call_has_types_that_vary(tmp_path):
     gradient = jaxmlir.trace(jax.grad(called, (0, 1)))(W, ROWS)
     gradient.verify()
     close(jax.jit(gradient)(W, ROWS), gradients)
+
+
+@pytest.mark.parametrize("optimize", [0, 2])
+def test_rules_are_traced_for_values_that_vary(optimize):
+    def gradients(jit):
+        f = jit(lambda w, x: jnp.sum(sine(product(w, x))))
+        return jax.grad(mean_of(lambda w, x: f(lax.pcast(w, "i", to="varying"), x)), (0, 1))
+
+    jitted = functools.partial(jaxmlir.jit, optimize=optimize)
+    close(jax.jit(gradients(jitted))(W, ROWS), jax.jit(gradients(jax.jit))(W, ROWS))
 
 
 def test_a_call_adds_axes_to_those_of_its_trace():

@@ -222,6 +222,7 @@ TRIDIAGONAL = [[0.0, 0.1, 0.2], [2.0, 3.0, 4.0], [0.3, 0.1, 0.0]]
 
 MOVEMENT = {
     "broadcast": Case(lambda x: jnp.broadcast_to(x[:, None], (3, 2)), normal(3), log_det=False),
+    "broadcast by an op": Case(lambda x: np.float32([2, 3]) * jnp.sin(x), normal(), log_det=False),
     "concatenate": Case(lambda x, y: jnp.concatenate([x, y]), normal(2), normal(3)),
     "convert": Case(lambda n: n.astype(jnp.float32), np.int16([3, -4]), log_det=False),
     "dynamic_slice": Case(lambda x: (x[0], lax.dynamic_slice(x, (1,), (2,)), x[3]), normal(4)),
@@ -272,6 +273,7 @@ STRUCTURED = {
 
 LIBRARY = {
     "elu": Case(jax.nn.elu, normal(4)),
+    "selu of batches": Case(jax.vmap(jax.vmap(jax.nn.selu)), normal(3, 2, 2)),
     "leaky_relu": Case(jax.nn.leaky_relu, normal(4)),
     "leaky_relu of a slope": Case(lambda x: jax.nn.leaky_relu(x, 0.3), normal(4)),
     "log_sigmoid": Case(jax.nn.log_sigmoid, normal(4)),

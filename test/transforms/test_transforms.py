@@ -311,6 +311,8 @@ def test_grad_with_auxiliary_results_and_integers(value):
     theirs = jax.value_and_grad if value else jax.grad
     options = {"argnums": (1, 0), "has_aux": True, "allow_int": True}
     close(ours(**options)(*WEIGHTED), theirs(weighted, **options)(*WEIGHTED))
+    of_number = jaxmlir.trace(lambda n: 2.0 * n)(3).grad(allow_int=True)
+    assert not of_number.out_avals[0].weak_type
 
 
 def test_holomorphic_grad():
@@ -457,6 +459,64 @@ def test_a_rule_that_is_traced_after_batching_names_the_axis():
     fwd, bwd = jaxmlir.trace(f)(X).vmap(axis_size=len(ROWS), axis_name="rows").vjp()
     _, pullback = jax.vjp(jax.vmap(f, axis_name="rows"), ROWS)
     close(bwd(fwd(ROWS)[1], ROWS), pullback(ROWS))
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("in_axes", [(0, 0), (None, 0)], ids=["batched", "shared"])
+def test_a_rule_names_the_axis_as_its_function_does(in_axes):
+    """In a scan, which JAX batches as it names the axis; and a call of what is not batched."""
+
+    @jax.custom_jvp
+    def f(x):
+        return lax.psum(jnp.sin(x), "rows")
+
+    f.defjvp(lambda x, t: (f(*x), 3 * lax.psum(t[0] * jnp.cos(x[0]), "rows")))
+
+    def g(x, y):
+        return lax.scan(lambda c, _: (f(c), c * x), y, None, length=2), f(x) * y
+
+    x = ROWS if in_axes[0] == 0 else X
+    jaxpr = jax.make_jaxpr(g, axis_env=[("rows", len(ROWS))])(X, X)
+    program = jaxmlir.from_jaxpr(jaxpr).vmap(in_axes, axis_size=len(ROWS), axis_name="rows")
+    want = jax.jvp(jax.vmap(g, in_axes, axis_name="rows"), (x, ROWS), (x, ROWS))
+    close(jax.tree.leaves(program.jvp()((x, ROWS), (x, ROWS))), jax.tree.leaves(want))
+
+
+def test_tokens_have_no_derivatives_and_are_not_batched():
+    text = """
+      func.func public @main(%t: !jaxpr.token, %x: tensor<3xf32>) -> (tensor<f32>, !jaxpr.token) {
+        %0 = "jaxpr.after_all"(%t) : (!jaxpr.token) -> !jaxpr.token
+        %1 = "jaxpr.sin"(%x) : (tensor<3xf32>) -> tensor<3xf32>
+        %2 = "jaxpr.reduce_sum"(%1) {axes = array<i64: 0>} : (tensor<3xf32>) -> tensor<f32>
+        return %2, %0 : tensor<f32>, !jaxpr.token
+      }"""
+    program, token = jaxmlir.parse(text), jax.jit(lax.create_token)()
+    args = token, X
+    close(program.jvp()(args, args)[1][0], jnp.sum(X * jnp.cos(X)))
+    fwd, bwd = program.vjp()
+    close(bwd(fwd(*args)[1], (f32(1), token))[1], jnp.cos(X))
+    close(jax.grad(lambda x: program(token, x)[0])(X), jnp.cos(X))
+    batched = program.vmap((None, 0), (0, None), axis_size=len(ROWS))
+    close(batched(token, ROWS)[0], jnp.sum(jnp.sin(ROWS), 1))
+    with pytest.raises(ArgumentError, match="in_axes: expected None for leaf 0, a token, got 0"):
+        program.vmap(axis_size=len(ROWS))
+
+
+def test_a_mark_in_a_text_stands_for_no_rule():
+    text = """
+      func.func public @main(%x: tensor<f32>) -> tensor<f32> {
+        %0 = "jaxpr.custom_jvp_call_jaxpr"(%x) {call_jaxpr = @sine, jaxpr.untraced = 7}
+          : (tensor<f32>) -> tensor<f32>
+        return %0 : tensor<f32>
+      }
+      func.func private @sine(%x: tensor<f32>) -> tensor<f32> {
+        %0 = "jaxpr.sin"(%x) : (tensor<f32>) -> tensor<f32>
+        return %0 : tensor<f32>
+      }"""
+    batched = jaxmlir.parse(text).vmap(axis_size=3)
+    close(batched(X), jnp.sin(X))
+    with pytest.raises(TransformError, match="the custom derivative rule 'jvp_jaxpr' is absent"):
+        batched.jvp()
 
 
 def test_vmap_without_a_size_is_specialised_by_its_arguments():

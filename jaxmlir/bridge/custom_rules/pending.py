@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
-from jaxmlir._compat import ConfigSnapshot, ad, core
+from jaxmlir._compat import ConfigSnapshot, ad, config, core
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.custom_rule_ops import MARK, is_choosy, is_untraced, marked_ops
 from jaxmlir.dialect.ir import functions, ir
@@ -226,7 +226,7 @@ class PendingRules:
         self.table: UntracedRules | None = None
         self._queue: collections.deque[Any] = collections.deque()
         self._within: collections.Counter[str] = collections.Counter()
-        self._check_vma = False
+        self._check_vma: bool = config._check_vma.value
         self._traced: dict[str, Any] = {}
         self._first: dict[Any, Any] = {}
         self._derived: dict[Callable[[Module], Any], Any] = {}

@@ -30,7 +30,7 @@ import types
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import (
@@ -695,6 +695,8 @@ class EquationSource:
     """Whether types say which mesh axes values vary over: the op is in a shard_map that checks
     this."""
     identity: Identities
+    axis_env: Any = field(default_factory=core.get_axis_env)
+    """The named axes where the equation was imported."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EquationSource) and self._key == other._key
@@ -706,7 +708,8 @@ class EquationSource:
     def _key(self) -> Any:
         within = frozenset(self.within.items())
         # A context is known by its id: JAX keeps one object per kind.
-        return rules_key(self.eqn, self.identity), id(self.eqn.ctx), within, self.check_vma
+        around = id(self.eqn.ctx), within, self.check_vma, self.axis_env
+        return rules_key(self.eqn, self.identity), *around
 
     @property
     def in_rule(self) -> bool:
@@ -762,6 +765,7 @@ class EquationSource:
         with (
             pending.around(self.within, self.check_vma),
             # The context in which JAX would trace at the equation, including its mesh.
+            core.extend_axis_env_nd(self.axis_env.axis_sizes.items()),
             in_context(ctx),
             named_axes(ctx.cur_abstract_mesh),
             config._check_vma(self.check_vma),

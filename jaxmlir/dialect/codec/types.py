@@ -339,6 +339,9 @@ def _make_shaped_array(type_: ir.RankedTensorType) -> Any:
     for name in ("memory_space", "layout"):
         if name in extras:
             kwargs[name] = decode(extras[name])
+    space = kwargs.get("memory_space", core.MemorySpace.Device)
+    if not isinstance(space, core.MemorySpace):
+        raise ImportingError(f"{type_}: expected a MemorySpace as memory_space, got {space!r}")
     return core.ShapedArray(shape, dtype, "weak_type" in extras, **kwargs)
 
 

@@ -28,6 +28,7 @@ from typing import ClassVar
 
 from jaxmlir.analysis.function_view import FunctionView, InsertedOp
 from jaxmlir.analysis.manager import analyses_of
+from jaxmlir.analysis.purity import CountedOps
 from jaxmlir.dialect.builder import build
 from jaxmlir.dialect.ir import body_of, ir
 from jaxmlir.dialect.module import Module
@@ -58,14 +59,15 @@ class MaterializeShared(Pass):
     threshold: Count = 16
 
     def run(self, program: Module) -> bool:
-        together, analyses = fences(program), analyses_of(program)
+        together, analyses, counted = fences(program), analyses_of(program), CountedOps(program)
         dear = functools.partial(dear_values, threshold=self.threshold)
         singly = functools.partial(computed_singly, target=program.target)
         finders = (dear, crowded_sums, summed_apart, read_in_two_ways, singly)
         count = store(program, alone(together), finders, program.functions)
         bodies = [analyses.body(function) for function in program.functions.values()]
         for symbol in loop_bodies(bodies):
-            count += order_reads(analyses.body(program.function(symbol)), together)
+            body = analyses.body(program.function(symbol))
+            count += order_reads(body, counted, together)
         if count:
             program.changed()
         return count > 0

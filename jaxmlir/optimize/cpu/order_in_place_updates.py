@@ -20,6 +20,7 @@ from typing import NamedTuple
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.op_counts import elements, is_plain_array
 from jaxmlir.analysis.pointwise import ELEMENTWISE
+from jaxmlir.analysis.purity import CountedOps
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops import Trait, record_of, with_trait
 from jaxmlir.optimize.barriers import JointFence
@@ -72,13 +73,13 @@ def loop_bodies(bodies: Iterable[FunctionView]) -> dict[str, None]:
     }
 
 
-def order_reads(body: FunctionView, together: JointFence) -> int:
+def order_reads(body: FunctionView, counted: CountedOps, together: JointFence) -> int:
     """Makes the writes in a loop's body wait for reads; returns how many wait."""
     count = 0
     places = {op.operation: index for index, op in enumerate(body.ops)}
     writes = [op for op, index in places.items() if body.names[index] in WRITES]
     for op in writes:
-        write = _overwritten(body, places[op])
+        write = _overwritten(body, places[op], counted)
         if write is not None:
             _read_first(body, write, together)
             count += 1
@@ -97,7 +98,7 @@ def _is_in_place(body: FunctionView, array: int) -> bool:
     return maker is None
 
 
-def _overwritten(body: FunctionView, index: int) -> InPlaceWrite | None:
+def _overwritten(body: FunctionView, index: int, counted: CountedOps) -> InPlaceWrite | None:
     """The reads that a write must wait for; ``None`` if there are none, or it cannot wait."""
     users = body.users
     array, *inputs = body.operands[index]
@@ -140,7 +141,9 @@ def _overwritten(body: FunctionView, index: int) -> InPlaceWrite | None:
     of_late = {body.makers[v] for k in late for v in body.operands[k]}
     # If the position of a read is computed from another read, an op would have to be both before
     # and after the write.
-    if not early.isdisjoint({*body.effects, *readers, *of_late}):
+    if not early.isdisjoint({*readers, *of_late}):
+        return None
+    if any(counted.keeps_order(body.signatures[k]) for k in early):
         return None
     update = record_of(body.names[index]).update
     return InPlaceWrite(index, update, late, sorted(early), [*fenced], [*fenced.values()])

@@ -31,6 +31,7 @@ from jaxmlir.optimize.vectorize.isomorphic import (
     Group,
     dependents_between,
     independent_groups,
+    may_move,
     move_behind,
 )
 from jaxmlir.optimize.vectorize.stacking import Windows, row_of, stack_along
@@ -158,7 +159,7 @@ class _Fusion:
         moved += sum(size(group.type(c)) for c in columns if not group.is_same(c))
         if self._work.stored_byte * moved > MOVED * signature.named["length"].value * cost:
             return False
-        if not body.effects.keys().isdisjoint(dependents_between(body, pack)):
+        if not may_move(self.rules, body, dependents_between(body, pack)):
             return False
         # An op with a VJP rule must not run once for all members.
         differ = [not group.is_same(column) for column in columns]

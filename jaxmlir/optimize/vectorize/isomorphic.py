@@ -384,6 +384,11 @@ def dependents_between(body: FunctionView, members: Collection[int]) -> list[int
     return between
 
 
+def may_move(rules: Rules, body: FunctionView, moved: Iterable[int]) -> bool:
+    """Whether ops may move behind others: none has effects, or may have any."""
+    return not any(rules.counted.keeps_order(body.signatures[index]) for index in moved)
+
+
 def move_behind(body: FunctionView, moved: Iterable[int], place: Any) -> None:
     """Moves ops, in their order, behind another one."""
     place = place.operation

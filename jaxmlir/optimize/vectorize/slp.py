@@ -14,6 +14,8 @@ here the lanes are arrays.  The ops of a lane may be anywhere, while ``jaxpr-vec
 finds blocks by the order of their ops, but does not care about the users of results.  Nested loops
 are packed from the outer ones inwards.
 
+A sum of lanes that are all negative zeros becomes a positive zero, as in ``jnp.sum``.
+
 Values that differ between lanes are stacked, at a cost, unless together they are a part of an
 existing array: rows, columns, tiles (:mod:`jaxmlir.optimize.vectorize.stacking`).
 """

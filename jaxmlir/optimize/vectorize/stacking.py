@@ -63,7 +63,8 @@ def row_of(rules: Rules, array: ir.Value, index: int, axis: int = 0) -> ir.Value
 
 
 def total_of(rules: Rules, array: ir.Value) -> ir.Value:
-    """The sum of the rows of an array."""
+    """The sum of the rows of an array; a sum of nothing but negative zeros is a positive zero, as
+    that of every ``jaxpr.reduce_sum``."""
     return rules.emit(_total, [array])[0]
 
 

@@ -44,6 +44,7 @@ from jaxmlir.optimize.vectorize.isomorphic import (
     Group,
     GroupSearch,
     dependents_between,
+    may_move,
     move_behind,
     with_dynamic_slices,
 )
@@ -144,7 +145,7 @@ class BlockBatch(Group):
         last = free[-1][-1]
         stay = members.difference(*free)
         moved = [index for index in sorted({*between, *stay}) if index < last]
-        if any(body.signatures[index].effects is not None for index in moved):
+        if not may_move(rules, body, moved):
             return None
         candidate = cls(rules, body, free, constants=text.free)
         candidate.behind = moved

@@ -177,7 +177,9 @@ def _flat_axes(what: str, axes: Any, tree: Any, avals: Sequence[Any]) -> list[in
     flat = _prefix(what, axes, tree, avals)
     result = []
     for i, (axis, aval) in enumerate(zip(flat, avals, strict=False)):
-        ndim = len(aval.shape) + 1
+        if axis is not None and not hasattr(aval, "shape"):
+            raise ArgumentError(f"{what}: expected None for leaf {i}, a token, got {axis}")
+        ndim = len(getattr(aval, "shape", ())) + 1
         if axis is not None and not -ndim <= axis < ndim:
             raise ArgumentError(f"{what}: axis {axis} of leaf {i} is out of range for {ndim} dims")
         result.append(axis if axis is None or axis >= 0 else axis + ndim)

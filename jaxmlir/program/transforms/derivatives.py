@@ -12,7 +12,7 @@ from jaxmlir._compat import core
 from jaxmlir.analysis.liveness import liveness_of, whole
 from jaxmlir.dialect.builder import reachable, returned, set_results, zeros
 from jaxmlir.dialect.ir import ir, scope
-from jaxmlir.dialect.types import aval_of, tangent_type_of, type_of
+from jaxmlir.dialect.types import aval_of, cotangent_type, tangent_type_of, type_of
 from jaxmlir.errors import ArgumentError, JaxmlirError
 from jaxmlir.passes.options import at_public
 from jaxmlir.program import arguments
@@ -33,7 +33,6 @@ from jaxmlir.transforms.linearize import LinearizedFunctions
 from jaxmlir.transforms.linearize import linearize as linearize_function
 from jaxmlir.transforms.new_function import adapt
 from jaxmlir.transforms.templates import Rules
-from jaxmlir.transforms.transpose import cotangent_type
 from jaxmlir.transforms.vjp import Pullback
 from jaxmlir.transforms.vjp import grad as grad_function
 from jaxmlir.transforms.vjp import vjp as vjp_function

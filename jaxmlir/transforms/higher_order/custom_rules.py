@@ -3,14 +3,13 @@ together with them."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from jaxmlir._compat import core, dtypes
+from jaxmlir._compat import dtypes
 from jaxmlir.bridge.custom_rules.pending import DerivedSource, PendingRules
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import attribute, create, symbol_ref
@@ -21,6 +20,7 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import JaxmlirError, TransformError
 from jaxmlir.support.masks import Dims, Mask, filled
 from jaxmlir.transforms.emitters import Emitter
+from jaxmlir.transforms.jax_rules import bound
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batched_results, vmap_of
 
@@ -218,17 +218,18 @@ def with_batched_rules(
         has_jvp = op.operation.name == "jaxpr.custom_jvp_call_jaxpr"
         return batch.axis.size > 0 and (not has_jvp or tracing.table.of(op).in_rule)
 
-    if is_untraced(op):
+    # A mark in a text that was written by hand stands for no rule.
+    if is_untraced(op) and tracing.table is not None:
         attributes = dict(op.attributes.items())
         if None not in out_dims or can_wait():
             return mark(attributes, out_dims), out_dims
         if tracing.can_tell(op):
             # The rule that is told of no zeros takes all tangents there may be.
-            with _bound(batch.axis):
+            with bound(batch.axis):
                 traced = rules.told(op, (False,) * len(batch.dims))
             _, out_dims = batch_attributes(rules, attributes | traced, batch)
             return mark(attributes, out_dims), out_dims
-        with _bound(batch.axis):
+        with bound(batch.axis):
             rules.program.trace_rules(of=op)
     attributes = dict(op.attributes.items())
     batched, out_dims = batch_attributes(rules, attributes, batch)
@@ -236,12 +237,6 @@ def with_batched_rules(
     if tracing.can_tell(op):
         return mark(attributes, out_dims), out_dims
     return attributes, out_dims
-
-
-def _bound(axis: Any) -> contextlib.AbstractContextManager[None]:
-    """Binds the name of a batch's axis, if it has one, for the rules that are traced."""
-    named = [] if axis.name is core.no_axis_name else [(axis.name, axis.size)]
-    return core.extend_axis_env_nd(named)
 
 
 @dataclass(frozen=True)
@@ -287,7 +282,7 @@ class _BatchedSource(DerivedSource):
 
     def _traced(self, rules: Iterator[tuple[str, ir.Attribute]]) -> dict[str, ir.Attribute]:
         """The rules of the original op, traced where the batch's axis has its name."""
-        with _bound(self.batch.axis):
+        with bound(self.batch.axis):
             return dict(rules)
 
     def _batched(

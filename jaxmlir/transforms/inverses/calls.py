@@ -136,7 +136,11 @@ def learn_known(site: Site, symbol: str) -> bool:
     if "library" not in site.memory:
         avals = tuple(aval_of(v.type) for v in site.operands)
         own = structure_of(site.solver.rules.program.functions, symbol, without=_DERIVATIVES)
-        site.memory["library"] = own == _traced(name, avals, setting())
+        ranks = [len(getattr(aval, "shape", ())) for aval in avals]
+        site.memory["library"] = any(
+            own == _traced(name, avals, depth, setting())
+            for depth in range(max(ranks, default=0) + 1)
+        )
     if not site.memory["library"]:
         return False
     LIBRARY[name].check(site)
@@ -155,13 +159,18 @@ def _defaults(name: str) -> dict[str, Any]:
 
 
 @functools.cache
-def _traced(name: str, avals: tuple[Any, ...], _: object) -> Any | None:
-    """The structure of JAX's function for arguments of these types, in a setting."""
+def _traced(name: str, avals: tuple[Any, ...], depth: int, _: object) -> Any | None:
+    """The structure of JAX's function for arguments of these types, in a setting; of arrays that
+    have the leading dimensions of ``depth`` batches."""
     function = _function(name)
     if function is None or not all(isinstance(a, core.ShapedArray) for a in avals):
         return None
     # Without disable_jit the function is a call, which is found by its name.
     with widths_of(avals), jax.disable_jit(False):
+        rank = max([len(a.shape) for a in avals], default=0)
+        in_axes = [0 if len(a.shape) == rank else None for a in avals]
+        for _ in range(depth):
+            function = jax.vmap(function, in_axes)
         args = [jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
         try:
             closed = jax.make_jaxpr(lambda *xs: function(*xs))(*args)

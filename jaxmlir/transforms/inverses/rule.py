@@ -281,6 +281,8 @@ class _RuleApplication:
         def solved(*args: Any) -> list[Any]:
             outs = formula.solve(*args, **attributes)
             outs = outs if len(avals) > 1 else (outs,)
+            if self.rule.elementwise and where is None:
+                outs = [_first(x, a.shape) for x, a in zip(outs, avals, strict=True)]
             return [typed(x, a) for x, a in zip(outs, avals, strict=True)]
 
         kind = (unknown, len(targets), *self._extra())
@@ -340,6 +342,13 @@ def _at(
         if where.ndim == len(shape):
             where = where[tuple(slice(1) if again else slice(None) for again in repeated)]
     return site.solver.take(value, where)
+
+
+def _first(x: Any, shape: tuple[Any, ...]) -> Any:
+    """The first of the equal values of an operand that the op repeats along dimensions."""
+    if shape == jnp.shape(x):
+        return x
+    return lax.reshape(lax.slice(x, (0,) * x.ndim, shape or (1,) * x.ndim), shape)
 
 
 def typed(x: Any, aval: Any) -> Any:

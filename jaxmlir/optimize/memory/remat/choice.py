@@ -11,6 +11,9 @@ This is exactly a minimum cut.  Each op is a node, cut from the source if it is 
 value is a node, cut from its op if it is stored; infinite edges are the implications.  An op that
 the first loop does not need for its own results costs nothing to compute in the second.
 
+An array that is compared with its own elements, as in the derivative of a maximum, is not computed
+again (:mod:`jaxmlir.optimize.compared_arrays`).
+
 A value with a name (``checkpoint_name``) stays as it is: stored if it is stored already, because a
 user's policy asked for that, and not stored otherwise.
 """
@@ -26,6 +29,7 @@ from jaxmlir.analysis.call_graph import SCANS
 from jaxmlir.analysis.fusion import FUSED, FUSIBLE
 from jaxmlir.analysis.op_counts import elements
 from jaxmlir.dialect.ops import Trait, with_trait
+from jaxmlir.optimize.compared_arrays import rounded_in_ways
 from jaxmlir.optimize.memory.price import Prices, size_of
 from jaxmlir.optimize.memory.remat.joint import JointBody, name_of_result
 
@@ -185,6 +189,7 @@ class _CutNetwork:
         self.kept = set(ys)
         self.linked = joint.linked
         self.names = joint.names
+        self.compared = rounded_in_ways(body)
 
         available, needed = set(arguments), list(self.outs)
         for operands, results in zip(body.operands, body.results, strict=True):
@@ -263,6 +268,8 @@ class _CutNetwork:
 
     def _computing(self, op: int) -> float:
         if any([self._name(v, op) in self.names for v in range(*self.body.results[op])]):
+            return inf
+        if op in self.in_first and not self.compared.isdisjoint(range(*self.body.results[op])):
             return inf
         price = self.prices.at(self.body, op)
         # An op that the first loop does not need is computed once, in either loop.

@@ -260,9 +260,8 @@ def best_plan(
     """
     signatures = set(body.signatures)
     # Stages change the order of ops.
-    if any(s.effects is not None or s.is_lasting for s in signatures):
-        return None
-    if any(map(CountedOps(program).has_state, signatures)):
+    counted = CountedOps(program)
+    if any(s.is_lasting or counted.keeps_order(s) for s in signatures):
         return None
     profile = MemoryProfile(body)
     if profile.peak < min_peak:
