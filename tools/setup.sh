@@ -26,4 +26,6 @@ if [ ! -x "$venv/bin/python" ]; then
 fi
 "$venv/bin/python" -m pip install -qq --disable-pip-version-check \
     --no-input --timeout 120 --retries 10 --editable '.[test]' ${3:+"$3"}
+# As pip does for what it copies: without bytecode, each process would compile what it imports.
+"$venv/bin/python" -m compileall -q jaxmlir
 printf '%s\n' "$wanted" > "$stamp"
