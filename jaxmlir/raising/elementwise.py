@@ -237,16 +237,12 @@ rule("optimization_barrier")(renamed("optimization_barrier"))
 
 @rule("map")
 def mapped(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """Applies the region, which is written for scalars, to whole tensors."""
-    return lifted(w, op.regions[0].blocks[0], operands, shape_of(operands[0]))
-
-
-def lifted(w: BodyWriter, block: ir.Block, operands: Values, shape: tuple[int, ...]) -> Values:
-    """Applies the ops of a region of scalars to tensors of a shape; returns the region's results.
+    """Applies the ops of the region, which is written for scalars, to whole tensors.
 
     Raises:
       ImportingError: an op is not elementwise.
     """
+    block, shape = op.regions[0].blocks[0], shape_of(operands[0])
     env = dict(zip(block.arguments, operands, strict=True))
 
     def value_of(value: ir.Value) -> ir.Value:
@@ -256,20 +252,20 @@ def lifted(w: BodyWriter, block: ir.Block, operands: Values, shape: tuple[int, .
         return w.broadcast(outer, tensor(shape, outer.type.element_type))
 
     for view in block.operations:
-        op = view.operation
-        args = [value_of(v) for v in op.operands]
-        if op.name == "stablehlo.return":
+        inner = view.operation
+        args = [value_of(v) for v in inner.operands]
+        if inner.name == "stablehlo.return":
             return args
-        if op.name == "stablehlo.constant":
-            (scalar,) = RULES[op.name](w, op, [])
+        if inner.name == "stablehlo.constant":
+            (scalar,) = RULES[inner.name](w, inner, [])
             results: Values = [w.broadcast(scalar, tensor(shape, scalar.type.element_type))]
-        elif op.name in PLAIN or op.name in _POINTWISE:
-            results = RULES[op.name](w, _on_tensors(op, shape), args)
+        elif inner.name in PLAIN or inner.name in _POINTWISE:
+            results = RULES[inner.name](w, _on_tensors(inner, shape), args)
         else:
             raise ImportingError(
-                f"its region has '{op.name}'; expected ops that can be applied to each element"
+                f"its region has '{inner.name}'; expected ops that can be applied to each element"
             )
-        env.update(zip(op.results, results, strict=True))
+        env.update(zip(inner.results, results, strict=True))
     raise ImportingError("its region has no terminator")
 
 
