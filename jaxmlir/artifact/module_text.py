@@ -172,7 +172,8 @@ def compress(module: ir.Module, *, locations: bool) -> tuple[bytes, int]:
         text = module.operation.get_asm(
             enable_debug_info=locations, print_generic_op_form=True, assume_verified=True
         )
-    data = _with_plain_locations(without_devices(text)).encode()
+    text = without_devices(text)
+    data = (_with_plain_locations(text) if locations else text).encode()
     check(data)
     # Higher presets take ten times the time, for a tenth of the size.
     return lzma.compress(data, preset=1), len(data)
