@@ -114,6 +114,24 @@ def test_memory_is_known_before_it_is_written(number):
     assert 0.8 * found < estimate <= found
 
 
+@pytest.mark.parametrize(
+    "passes", [ALL, "jaxpr-sink-recompute{calls=inf min-peak=0 min-bytes=0 slowdown=9 min-gain=0}"]
+)
+def test_what_is_compared_with_its_maximum_is_not_computed_again(passes):
+    """Another kernel might round it in another way: then no element would be the maximum."""
+
+    def f(ws, x):
+        x = x @ ws[6]
+        for w in ws[:6]:
+            y = jnp.exp(-x)
+            x = jnp.tanh(y @ w) * jnp.max(y, 1, keepdims=True)
+        return jnp.sum(x)
+
+    before = gradient(f)
+    after = before.run_passes(passes)
+    assert str(after).count('"jaxpr.exp"') == str(before).count('"jaxpr.exp"')
+
+
 def test_where_nothing_gets_along_with_it():
     """The pass saves as much memory as pays."""
     before = gradient()

@@ -48,6 +48,7 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.optimize.barriers import WaitFence, waiting
+from jaxmlir.optimize.compared_arrays import rounded_in_ways
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.memory.price import Prices
 from jaxmlir.optimize.memory.profile import Timeline, is_short
@@ -102,6 +103,7 @@ class LateValueSearch:
         self._costs = program.target.costs
         self._peak = int(np.argmax(memory))
         self._top = line.view.tops[self._peak]
+        self._compared = rounded_in_ways(line.view)
         prices = Prices(program)
         self._prices = [prices.at(line.view, i) for i in range(len(line.view.ops))]
 
@@ -201,11 +203,14 @@ class LateValueSearch:
 
     def _made_of(self, root: int) -> tuple[list[int], list[int], list[int]] | None:
         """The steps that compute a value from values in memory, the leaves that they read, and the
-        leaves that wait; ``None`` if too many or too expensive steps are needed."""
+        leaves that wait; ``None`` if too many or too expensive steps are needed, or if one of the
+        values is compared with elements of its own, so that it must be rounded in one way."""
         line, view = self._line, self._line.view
         whole = size(view.types[root])
         first = line.makers[root]
         assert first is not None
+        if root in self._compared:
+            return None
         steps, leaves, pending, expensive = {first}, set[int](), [first], 0
         while pending:
             index = pending.pop()
@@ -221,7 +226,7 @@ class LateValueSearch:
                 small = SMALL * size(view.types[v]) <= whole
                 if not constant and v in line.outer and (small or self._is_there(v)):
                     leaves.add(v)
-                elif maker is None:
+                elif maker is None or v in self._compared:
                     return None
                 elif maker not in steps:
                     steps.add(maker)

@@ -38,6 +38,7 @@ from jaxmlir.dialect.ir import ir, module_bytecode
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import JaxmlirError, count, message_of
 from jaxmlir.optimize.barriers import WaitFence, waiting
+from jaxmlir.optimize.compared_arrays import rounded_in_ways
 from jaxmlir.optimize.memory.profile import MemoryProfile, peak_beside_results
 from jaxmlir.passes.remarks import remark, unheard
 from jaxmlir.support.options import in_units
@@ -108,6 +109,7 @@ class StraightLine:
             or not is_pure(signature.name)
             or counted(signature)
         }
+        fixed.update(body.makers[v] for v in rounded_in_ways(body))
         return cls(body, turn, profile.sizes, [*map(profile.kernel, every)], fixed)
 
     def late(self, value: int) -> list[int]:
