@@ -25,7 +25,7 @@ from jaxmlir.dialect.ir import scope
 from jaxmlir.optimize.memory.price import Prices
 from jaxmlir.optimize.memory.remat import Remat
 from jaxmlir.optimize.memory.remat.choice import FlowNetwork, choose
-from jaxmlir.optimize.memory.remat.joint import JointBody, LoopPair, loops_of, segments
+from jaxmlir.optimize.memory.remat.joint import JointBody, LoopPair, counted_loops, segments
 from jaxmlir.passes.pipeline import run_pass
 from jaxmlir.transforms.templates import Rules
 
@@ -149,7 +149,7 @@ def test_pairs_of_loops_that_are_alike_share_their_bodies():
         return jnp.sum(ys * x)
 
     def loops_of_each_body(program):
-        scans = loops_of(program.function(program.name))
+        scans = counted_loops(program.function(program.name))
         return sorted(collections.Counter(loop.scan.body for loop in scans).values())
 
     args = (WEIGHTS, STATE)
@@ -457,7 +457,7 @@ def test_no_other_choice_is_cheaper(memory):
 
     program = jaxmlir.trace(recurrent(8, body=step))(WEIGHTS, STATE).grad()
     with scope():
-        first, second = loops_of(program.function(program.name))
+        first, second = counted_loops(program.function(program.name))
         joint = JointBody.of(Rules(program), LoopPair(first, second))
         prices = Prices(program, memory)
         body = joint.body

@@ -35,7 +35,7 @@ from jaxmlir.optimize.memory.remat.joint import (
     Loop,
     LoopPair,
     PairReplacement,
-    loops_of,
+    counted_loops,
     segments,
     separate,
 )
@@ -170,7 +170,7 @@ class _LoopRemat:
     def rewrite(self, function: func.FuncOp) -> bool:
         """Rewrites the pairs of loops in a function; whether it changed any."""
         changed = False
-        loops: list[Loop | None] = list(loops_of(function))
+        loops: list[Loop | None] = list(counted_loops(function))
         owner = {v: i for i, loop in enumerate(loops) for v in loop.stacked}
         for j in range(len(loops)):
             producers = {owner[v] for v in loops[j].operands[2] if v in owner}

@@ -67,7 +67,7 @@ class Loop:
         return self.scan.results(self.results)[1]
 
 
-def loops_of(function: func.FuncOp) -> list[Loop]:
+def counted_loops(function: func.FuncOp) -> list[Loop]:
     """The scans of a function that are plain loops of more than one iteration, with results."""
     loops = []
     for op, name in named_ops(function):
