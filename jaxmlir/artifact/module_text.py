@@ -23,10 +23,17 @@ import lzma
 import re
 
 from jaxmlir.dialect.codec import node_fields
-from jaxmlir.dialect.ir import TREES, context, ir, parse_module
+from jaxmlir.dialect.ir import (
+    MAX_NESTING,
+    TREES,
+    context,
+    ir,
+    nesting,
+    parse_module,
+    without_strings,
+)
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArtifactError, JaxmlirError
-from jaxmlir.support.nesting import MAX_NESTING, nesting, without_strings
 
 # Locations are trees that share branches; written out, one has at most this many parts.
 MAX_LOCATION_PARTS = 4096

@@ -11,6 +11,7 @@ import functools
 import importlib
 import io
 import os
+import re
 import signal
 import sys
 import textwrap
@@ -426,8 +427,6 @@ def write_bytes(arguments: CommandLine, data: bytes, *, is_mlir: bool = False) -
         if sys.stdout is None:
             raise UsageError("cannot write to stdout: it is closed; name a file with -o")
         if is_mlir and sys.stdout.isatty() and _is_colored(sys.stdout):
-            from jaxmlir.cli.highlight import highlighted
-
             data = highlighted(data.decode()).encode()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -554,3 +553,29 @@ def _source_line(d: Diagnostic, filename: str, lines: list[str]) -> str:
     if d.file == filename and lines:
         return lines[d.line - 1] if 0 < d.line <= len(lines) else ""
     return source_line(d.file, d.line)
+
+
+# ANSI's codes: each is a terminal's own shade, on light and on dark.
+_CODES = {"quiet": "2", "value": "33", "symbol": "36", "string": "32", "type": "2", "name": "1"}
+_TOKEN = re.compile(
+    r"""
+      (?P<quiet> //.* | ^\#loc.* | \ loc\([^()]*\) )
+    | (?P<name> (?: ^\s* | (?<=\ =\ ) ) (?: "[\w.$]+"(?=\() | [a-z_][\w.$]* ) )
+    | (?P<string> "(?:[^"\\]|\\.)*" )
+    | (?P<value> %[\w.$-]+ (?:[#:]\d+)? )
+    | (?P<symbol> @[\w.$-]+ )
+    | (?P<type> \b(?:tensor|vector|memref|tuple)<[^<>\n]*> | ![\w.]+(?:<[^<>\n]*>)? )
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
+
+
+def highlighted(text: str) -> str:
+    """The text with the codes that colour it on a terminal; it is not changed otherwise."""
+
+    def painted(match: re.Match[str]) -> str:
+        kind = match.lastgroup
+        assert kind is not None
+        return f"\x1b[{_CODES[kind]}m{match[0]}\x1b[0m"
+
+    return _TOKEN.sub(painted, text)

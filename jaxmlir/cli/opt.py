@@ -479,10 +479,10 @@ class _Driver:
 
     def _take_pipeline(self, text: str) -> str:
         """Removes what to run from a reproducer; returns the text of its module."""
-        from jaxmlir.cli import reproducer
+        from jaxmlir.cli.module_io import read_reproducer
         from jaxmlir.passes import parse_pipeline
 
-        text, run = reproducer.read(text)
+        text, run = read_reproducer(text)
         if run is None:
             raise UsageError(
                 f"--run-reproducer: {self.filename} has no pipeline; expected "
@@ -515,8 +515,7 @@ class _Driver:
 
     def _run_pipeline(self, program: Program | _MlirModule) -> None:
         """Runs the passes, and writes the reproducers that were asked for."""
-        from jaxmlir.cli.module_io import with_elements
-        from jaxmlir.cli.reproducer import Reproducer
+        from jaxmlir.cli.module_io import Reproducer, with_elements
 
         constants = {} if isinstance(program, _MlirModule) else program._constants
         file = self.arguments.get("mlir-generate-reproducer")

@@ -78,7 +78,7 @@ BUILTIN_PASSES = (
     ("jaxpr-hoist-slices", "jaxmlir.optimize.algebra.hoist_slices:HoistSlices"),
     ("jaxpr-inline", "jaxmlir.rewriting.inline:Inline"),
     ("jaxpr-inplace-scans", "jaxmlir.optimize.loops.inplace_scans:InplaceScans"),
-    ("jaxpr-inverse", "jaxmlir.transforms.inverse:Inverse"),
+    ("jaxpr-inverse", "jaxmlir.transforms.inverses.invert:Inverse"),
     ("jaxpr-jacobian-sparsity", "jaxmlir.sparse.detect:PrintJacobianSparsity"),
     ("jaxpr-jvp", "jaxmlir.transforms.jvp:Jvp"),
     ("jaxpr-legalize-to-stablehlo", "jaxmlir.lowering.lowering:LegalizeToStablehlo"),
