@@ -259,11 +259,10 @@ def derive(program: Module, symbol: str, transformation: str, pattern: Any) -> A
 def _derive(program: Module, symbol: str, transformation: str, pattern: Any) -> Any:
     from jaxmlir.transforms.higher_order.call import linearize_call, partial_eval_call
     from jaxmlir.transforms.jvp import jvp
-    from jaxmlir.transforms.retype_varying_axes import vary
+    from jaxmlir.transforms.retyping import infer_weak_types, vary
     from jaxmlir.transforms.templates import Rules
     from jaxmlir.transforms.transpose import transpose_nonzero
     from jaxmlir.transforms.vmap import vmap
-    from jaxmlir.transforms.weak_types import infer_weak_types
 
     # Another thread may be tracing rules, which are written into the module.
     with program.rule_tracing.lock:

@@ -18,8 +18,8 @@ from jaxmlir.rewriting.dedupe import dedupe_functions, rename_functions, short_n
 from jaxmlir.support.options import integer
 from jaxmlir.transforms.checkpoint_while import checkpoint_while
 from jaxmlir.transforms.discharge_refs import discharge_refs
+from jaxmlir.transforms.retyping import infer_weak_types
 from jaxmlir.transforms.templates import Rules
-from jaxmlir.transforms.weak_types import infer_weak_types
 
 if TYPE_CHECKING:
     from jaxmlir.program.program import Program
