@@ -122,9 +122,7 @@ FLAGS = (
     Flag("mlir-print-op-generic", "Print all operations in the generic form"),
     Flag("mlir-print-local-scope", "Print types, attributes and locations without aliases"),
     Flag(
-        "mlir-elide-elementsattrs-if-larger",
-        "Elide constants of more elements than this",
-        "uint",
+        "mlir-elide-elementsattrs-if-larger", "Elide constants of more elements than this", "uint"
     ),
     Flag(
         "mlir-elide-resource-strings-if-larger",

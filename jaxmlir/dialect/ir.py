@@ -136,11 +136,7 @@ class scope:
 
 
 def parse_module(
-    source: str | bytes,
-    filename: str = "-",
-    *,
-    is_shallow: bool = False,
-    from_file: bool = False,
+    source: str | bytes, filename: str = "-", *, is_shallow: bool = False, from_file: bool = False
 ) -> ir.Module:
     """Parses MLIR text (or bytecode that our own writer made) without verifying the dialect.
 

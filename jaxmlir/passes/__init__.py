@@ -65,10 +65,7 @@ BUILTIN_PASSES = (
     ("jaxpr-expand-trigonometry", "jaxmlir.optimize.cpu.expand_trigonometry:ExpandTrigonometry"),
     ("jaxpr-factor-linear-sums", "jaxmlir.optimize.algebra.factor_linear_sums:FactorLinearSums"),
     ("jaxpr-factor-logsumexp", "jaxmlir.optimize.algebra.factor_logsumexp:FactorLogsumexp"),
-    (
-        "jaxpr-fence-initial-values",
-        "jaxmlir.optimize.tpu.fence_initial_values:FenceInitialValues",
-    ),
+    ("jaxpr-fence-initial-values", "jaxmlir.optimize.tpu.fence_initial_values:FenceInitialValues"),
     ("jaxpr-fold-constants", "jaxmlir.runtime.fold_constants:FoldConstants"),
     ("jaxpr-fold-unit-dims", "jaxmlir.optimize.simplify.fold_unit_dims:FoldUnitDims"),
     ("jaxpr-fuse-scans", "jaxmlir.optimize.loops.fuse_scans:FuseScans"),

@@ -132,10 +132,7 @@ def _type_list(types: Sequence[ir.Type]) -> str:
 
 
 def visit_functions(
-    program: Module,
-    visit: Callable[[func.FuncOp], bool],
-    graph: CallGraph,
-    names: Collection[str],
+    program: Module, visit: Callable[[func.FuncOp], bool], graph: CallGraph, names: Collection[str]
 ) -> bool:
     """Visits the functions that have an op with one of the names, callees before callers, to change
     them in place; returns whether any changed.

@@ -183,8 +183,7 @@ def _fills(op: Any) -> bool:
 
 def _not_linear(op: Any, name: str, symbol: str) -> TransformError:
     return _error(
-        op.location,
-        f"'{name}' op in @{symbol} is not known to be linear in the cotangents",
+        op.location, f"'{name}' op in @{symbol} is not known to be linear in the cotangents"
     )
 
 

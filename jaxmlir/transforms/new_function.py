@@ -6,14 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from jaxmlir.dialect.builder import (
-    create,
-    inline,
-    instantiated,
-    symbol_ref,
-    take_in,
-    write_return,
-)
+from jaxmlir.dialect.builder import create, inline, instantiated, symbol_ref, take_in, write_return
 from jaxmlir.dialect.ir import func, ir, new_function
 from jaxmlir.support.masks import filled
 

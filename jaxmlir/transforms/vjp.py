@@ -24,12 +24,7 @@ from jaxmlir.passes.options import at_function
 from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.activity import activity_of
 from jaxmlir.transforms.emitters import Emitter, Template
-from jaxmlir.transforms.linearize import (
-    LinearOp,
-    ReversePass,
-    distinct_residuals,
-    write_primals,
-)
+from jaxmlir.transforms.linearize import LinearOp, ReversePass, distinct_residuals, write_primals
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import Cotangents, transpose_function

@@ -524,10 +524,7 @@ def _custom_jvp(op: _CheckedOp) -> Iterator[str]:
     for rule in op.functions("transposes"):
         linear = rule.mask("jaxpr.linear", op.operands)
         nonzero = rule.without_zeros(_cotangents(op.results))
-        yield from rule.takes(
-            ("operand", left_out(op.operands, linear)),
-            ("cotangent", nonzero),
-        )
+        yield from rule.takes(("operand", left_out(op.operands, linear)), ("cotangent", nonzero))
         moving = _cotangents(chosen(op.operands, linear))
         yield from rule.gives(("nonzero cotangent", rule.drop_zeros(moving)))
     for rule in op.functions("batches"):

@@ -155,10 +155,7 @@ class _ResidualSlots:
         return taken
 
     def of(
-        self,
-        half: ForwardedFunction,
-        types: Mapping[str, Sequence[ir.Type]],
-        taken: Sequence[int],
+        self, half: ForwardedFunction, types: Mapping[str, Sequence[ir.Type]], taken: Sequence[int]
     ) -> _SlotNumbers:
         """The slots of one branch's residuals, after all branches have taken theirs.
 

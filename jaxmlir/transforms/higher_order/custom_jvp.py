@@ -21,13 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxmlir._compat import batching
-from jaxmlir.dialect.builder import (
-    attribute,
-    instantiated,
-    reachable,
-    references,
-    zeros,
-)
+from jaxmlir.dialect.builder import attribute, instantiated, reachable, references, zeros
 from jaxmlir.dialect.custom_rule_ops import fitting, stands_for_primitive
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.rewriting.dedupe import rename, rename_uses

@@ -104,23 +104,15 @@ def _parametric(name: str, solve: Callable[..., Any], log_slope: Callable[..., A
 
 LIBRARY: dict[str, LibraryFunction] = {
     "logaddexp": LibraryFunction(
-        "jax.numpy",
-        Formulas({(0,): _LOGADDEXP, (1,): _LOGADDEXP}, elementwise=True),
+        "jax.numpy", Formulas({(0,): _LOGADDEXP, (1,): _LOGADDEXP}, elementwise=True)
     ),
     "logit": LibraryFunction(
-        "jax.scipy.special",
-        _unary(lax.logistic, lambda x, y: -lax.log(x) - lax.log1p(-x)),
+        "jax.scipy.special", _unary(lax.logistic, lambda x, y: -lax.log(x) - lax.log1p(-x))
     ),
     "leaky_relu": LibraryFunction(
-        "jax.nn",
-        _parametric("negative_slope", _unleaky, _leaky_log_slope),
-        "negative_slope",
+        "jax.nn", _parametric("negative_slope", _unleaky, _leaky_log_slope), "negative_slope"
     ),
-    "elu": LibraryFunction(
-        "jax.nn",
-        _parametric("alpha", _unelu, _elu_log_slope),
-        "alpha",
-    ),
+    "elu": LibraryFunction("jax.nn", _parametric("alpha", _unelu, _elu_log_slope), "alpha"),
     "soft_sign": LibraryFunction(
         "jax.nn", _unary(lambda y: y / (1 - lax.abs(y)), _soft_sign_log_slope)
     ),
