@@ -370,17 +370,11 @@ class _Window(NamedTuple):
     """The distance between two neighboring elements of the kernel."""
 
     def meets(self, size: int, spread: int, low: int) -> int:
-        """How often an element of the kernel meets an element of the image.
-
-        For result ``o`` and tap ``t`` the kernel reads position ``o * stride + t * reach - low`` of
-        an image whose elements are ``spread`` apart.  The ``o`` for which the position is a
-        multiple of ``spread`` recur periodically.  Each residue class is thus a range, cut off at
-        both ends.
-
-        Args:
-          size: the number of elements of the image.
-          low: the padding before the first element.
-        """
+        """How often an element of the kernel meets one of the ``size`` elements of the image, which
+        has the padding ``low``.  For result ``o`` and tap ``t`` the kernel reads position ``o *
+        stride + t * reach - low`` of an image whose elements are ``spread`` apart.  The ``o`` for
+        which the position is a multiple of ``spread`` recur periodically.  Each residue class is
+        thus a range, cut off at both ends."""
         period = spread // math.gcd(self.stride, spread)
         step, last = period * self.stride, (size - 1) * spread
         total = 0

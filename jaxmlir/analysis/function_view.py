@@ -197,11 +197,8 @@ class FunctionView:
         return view
 
     def _finish(self, body: FunctionView, values: Sequence[int]) -> None:
-        """Sets the names from the signatures, and the returned values from those of ``body``.
-
-        Args:
-          values: the number in this view of each value of ``body``.
-        """
+        """Sets the names from the signatures, and the returned values from those of ``body``, whose
+        values have the given numbers in this view."""
         self.names: list[str] = [signature.name for signature in self.signatures]
         self.returned: list[int] = [values[v] for v in body.returned]
 
@@ -226,11 +223,8 @@ class FunctionView:
         return symbols
 
     def _append(self, body: FunctionView, start: int, end: int, values: list[int]) -> None:
-        """Appends the ops ``start`` to ``end`` of a function.
-
-        Args:
-          values: the number in this view of each value of ``body``; the ops' results are added.
-        """
+        """Appends the ops ``start`` to ``end`` of a function, whose values have the given numbers
+        in this view; adds their results."""
         if start == end:
             return
         first, last = body.results[start][0], body.results[end - 1][1]

@@ -335,12 +335,10 @@ def _costs_nothing(signature: Signature) -> bool:
 
 
 def _of_constants(body: FunctionView) -> tuple[set[int], set[int]]:
-    """The constants that cost nothing, and the ops on constants alone that are not letters.
-
-    These are the ops that give the free constants, those whose result several ops of one signature
-    read as the same operand, and the ops that these depend on.  Other ops on constants are letters:
-    the first step of a loop may be one, if the initial state is constant.
-    """
+    """The constants that cost nothing, and the ops on constants alone that are not letters: the ops
+    that give the free constants, those whose result several ops of one signature read as the same
+    operand, and the ops that these depend on.  Other ops on constants are letters: the first step
+    of a loop may be one, if the initial state is constant."""
     free: set[int] = set()
     constant_ops: set[int] = set()
     makers: dict[int, int] = {}

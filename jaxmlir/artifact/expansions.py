@@ -204,11 +204,9 @@ _SMALL = 1 << 12
 
 
 class _Parameters(Identities):
-    """Numbers for the parameters of primitives, equal for parameters that say the same.
-
-    A jaxpr is compared by its printed text, and an object by its class and attributes. An object
-    without attributes only equals itself, unless it is a plain ``object()``.
-    """
+    """Numbers for the parameters of primitives, equal for parameters that say the same.  A jaxpr is
+    compared by its printed text, and an object by its class and attributes. An object without
+    attributes only equals itself, unless it is a plain ``object()``."""
 
     def _structure(self, value: Any, kind: str) -> Any:
         if kind == "tree":
@@ -245,11 +243,7 @@ def _function(rules: Rules, op: Any, expansion: _PrimitiveExpansion) -> str:
 
 
 def _expansion(rules: Rules, op: Any, order: int) -> _PrimitiveExpansion | None:
-    """The expansion of an op; ``None`` if its computation cannot be traced.
-
-    Args:
-      order: how many expansions deep the op is; 0 for the program's own ops.
-    """
+    """The expansion of an op, itself ``order`` expansions deep; ``None`` if it cannot be traced."""
     try:
         closed = rules.jaxpr_of(op, op.name)
         (eqn,) = open_jaxpr(closed)[0].eqns
@@ -260,12 +254,8 @@ def _expansion(rules: Rules, op: Any, order: int) -> _PrimitiveExpansion | None:
 
 
 class _Expander:
-    """Traces the computation and the rules of one equation, and writes them as functions.
-
-    Args:
-      closed: a jaxpr of the equation alone.
-      order: see :func:`_expansion`.
-    """
+    """Traces the computation and the rules of one equation, a jaxpr of its own, and writes them as
+    functions."""
 
     def __init__(self, rules: Rules, closed: Any, eqn: Any, order: int):
         self.importer = rules.importer
@@ -444,9 +434,7 @@ def _rules_for(
     masks: Sequence[Mask], rule: Callable[[Mask], ir.Attribute]
 ) -> tuple[list[ir.Attribute], Exception | None]:
     """The rules for those sets of operands that have one; if there are none, also the first error.
-
-    If many operands have no rule together, a rule for all that have one alone is tried.
-    """
+    If many operands have no rule together, a rule for all that have one alone is tried."""
     rules: dict[Mask, ir.Attribute] = {}
     first = None
 

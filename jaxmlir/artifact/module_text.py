@@ -111,11 +111,8 @@ def _check_location_tokens(lines: bytes, what: str) -> None:
 
 
 def _check_locations(lines: bytes, what: str) -> None:
-    """Checks that aliases only use earlier ones, and that none is too large when written out.
-
-    Args:
-      lines: the definitions, without strings.
-    """
+    """Checks that aliases, defined in lines without strings, only use earlier ones, and that none
+    is too large when written out."""
     sizes: dict[bytes | None, int] = {}
     current: bytes | None = None
     size = 0

@@ -586,10 +586,8 @@ class _FunctionNest:
 
 
 class _OpeningWriter(NamedTuple):
-    """The ``Writer`` for parameters of a primitive whose rules are unknown.
-
-    These rules may pass operands for a jaxpr's constants, so they rely on all constants in order.
-    """
+    """The ``Writer`` for parameters of a primitive whose rules are unknown.  They may pass operands
+    for a jaxpr's constants, so they rely on all constants in order."""
 
     importer: Importer
 

@@ -437,11 +437,8 @@ class _Driver:
         return ["\n".join(piece) for piece in pieces]
 
     def _process(self, text: str, program: Program | None) -> tuple[bool, bytes | None]:
-        """Whether a piece did what it should, and its output unless it failed.
-
-        Args:
-          program: the program of an artifact, if the piece is its text.
-        """
+        """Whether a piece did what it should, and its output unless it failed; ``program`` is that
+        of an artifact, if the piece is its text."""
         output = None
         with _collect_diagnostics(self.filename) as diagnostics:
             self.remarks = diagnostics
@@ -493,11 +490,7 @@ class _Driver:
         return text
 
     def _check_roundtrip(self, module: ir.Module) -> None:
-        """Checks that a module's text and bytecode are each read as the same module.
-
-        Raises:
-          VerificationError: they are not.
-        """
+        """Checks that a module's text and bytecode are each read as the same module."""
         first = module_text(module, debug_info=True)
         for form, source in (("text", first), ("bytecode", module_bytecode(module))):
             if module_text(parse_module(source), debug_info=True) != first:
@@ -544,10 +537,8 @@ class _Driver:
         return parse_module(text, self.filename, from_file=self.is_plain_file)
 
     def _program(self, module: ir.Module, text: str) -> Program | _MlirModule:
-        """The verified program; without ops and passes of ours, a module without JAX.
-
-        Parsing has done MLIR's part of the verification.
-        """
+        """The program, of which parsing has done MLIR's part of the verification; without ops and
+        passes of ours, a module without JAX."""
         as_artifact = self.arguments.on("emit-artifact")
         is_mlirs = not as_artifact and all(pass_.is_cxx for pass_ in self.pipeline.passes)
         if is_mlirs and not (self.verifies and _has_ops_of_ours(module)):
@@ -610,11 +601,8 @@ def _has_ops_of_ours(module: ir.Module) -> bool:
 
 @dataclass
 class _MlirModule:
-    """A module that only MLIR verifies, which does not import JAX.
-
-    Attributes:
-      state: a new object after each change.
-    """
+    """A module that only MLIR verifies, which does not import JAX; its state is new after each
+    change."""
 
     module: ir.Module
     state: object = field(default_factory=object)
@@ -629,9 +617,7 @@ class _MlirModule:
 
 def _print_crash(error: JaxmlirError) -> None:
     """Prints the traceback of an exception that a pass did not intend, or a user's rule raised.
-
-    For exceptions of JAX's own rules, the message says everything.
-    """
+    For exceptions of JAX's own rules, the message says everything."""
     cause = error.__cause__
     if cause is None or isinstance(cause, JaxmlirError):
         return

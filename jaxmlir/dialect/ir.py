@@ -79,11 +79,8 @@ def _context() -> ir.Context:
 
 
 def _cast_dense_elements(ctx: ir.Context) -> None:
-    """Lets the bindings read ``dense`` attributes of complex numbers.
-
-    Their own cast knows only integers and floats.  For others it raises TypeError or, if called
-    from ``NamedAttribute.attr``, ends the process.
-    """
+    """Lets the bindings read ``dense`` attributes of complex numbers.  Their own cast raises
+    TypeError or, if called from ``NamedAttribute.attr``, ends the process."""
     typeid = ir.Attribute.parse("dense<true> : tensor<i1>", ctx).typeid
 
     @functools.cache
@@ -100,11 +97,8 @@ def _cast_dense_elements(ctx: ir.Context) -> None:
 
 
 def _cast_locations() -> None:
-    """Lets the bindings read locations that are attributes.
-
-    They make a location of every location, but not of an attribute: this raises TypeError or, if it
-    happens in ``NamedAttribute.attr``, ends the process.
-    """
+    """Lets the bindings read locations that are attributes.  Otherwise this raises TypeError or, if
+    it happens in ``NamedAttribute.attr``, ends the process."""
 
     def caster(cls: type[ir.Location]) -> Any:
         def cast(value: Any) -> Any:

@@ -215,11 +215,9 @@ _OPEN_TRANSFORMS = r"((?:[^()/]+\()+)(\)+)"
 
 @functools.lru_cache(maxsize=4096)
 def _name_stack(text: str) -> Any:
-    """The name stack that prints as ``text``.
-
-    A transformation is printed around the scope that follows it.  So two transformations in
-    ``"a/transpose(jvp())"`` wait for a scope: with ``"b"`` added it is ``"a/transpose(jvp(b))"``.
-    """
+    """The name stack that prints as ``text``.  A transformation is printed around the scope that
+    follows it.  So two transformations in ``"a/transpose(jvp())"`` wait for a scope: with ``"b"``
+    added it is ``"a/transpose(jvp(b))"``."""
     depth, parts = 0, [""]
     for char in text:
         depth += {"(": 1, ")": -1}.get(char, 0)
@@ -259,10 +257,8 @@ def _traceback(location: ir.Location) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def _traceback_at(file: str, line: int) -> Any:
-    """A traceback whose innermost frame is ``file:line``.
-
-    JAX takes tracebacks from live frames only, so this calls a function that claims to be there.
-    """
+    """A traceback whose innermost frame is ``file:line``: JAX takes tracebacks from live frames
+    only, so this calls a function that claims to be there."""
     position = min(line, 2**31 - 1)
     # A bracketed name is not a file, so nobody who prints the traceback looks up its line.
     name = file if may_be_shown(file) else f"<{file}>"

@@ -216,10 +216,7 @@ def lower_for_targets(
 
 
 def _alone(ctx: Any) -> Any:
-    """A context for the platforms of one branch of a case only.
-
-    Its caches of the output of rules are not shared with the other branches.
-    """
+    """A context for the platforms of one branch of a case, whose caches are not shared with others."""
     outer, platforms = ctx.module_context, tuple(ctx.platforms)
     cache, key = outer.lowering_cache, ("platforms", platforms)
     number, *sizes = ctx.dim_var_values

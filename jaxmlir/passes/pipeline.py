@@ -268,14 +268,7 @@ def _run_step(
     instrumentation: Instrumentation,
     verified: object,
 ) -> object:
-    """Runs a group of passes as one.
-
-    Args:
-      verified: the program state that was verified last.
-
-    Returns:
-      The program state verified last, after the run.
-    """
+    """Runs a group of passes as one; takes and returns the program state that was verified last."""
     names = ", ".join(f"'{p.name}'" for p in step)
     where = f"while running pass{'es' if len(step) > 1 else ''} {names}"
     instrumentation.before(step[0].name, step[0], program.module)

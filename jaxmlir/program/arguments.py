@@ -181,10 +181,8 @@ def _alike(given: Sequence[Any], wanted: Sequence[Any]) -> bool:
 
 def _widens(have: Any, aval: Any) -> bool:
     """Whether a Python scalar of dtype ``have`` may be given for an argument, e.g. 1 for a float.
-
-    A float may not be given for a 64-bit argument while ``jax_enable_x64`` is off: JAX has already
-    rounded it to 32 bits.
-    """
+    A float may not be given for a 64-bit one without ``jax_enable_x64``: JAX has rounded it to 32
+    bits."""
     if is_narrowed(aval) and not jax.dtypes.issubdtype(have, jax.numpy.integer):
         return False
     order = [jax.numpy.integer, jax.numpy.floating, jax.numpy.complexfloating]

@@ -213,12 +213,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         verify_each: bool = False,
         hold_rules: bool = True,
     ) -> Program:
-        """The program after a pipeline.
-
-        Args:
-          target: the target to give the result.
-          default: the target that passes assume if the program has none.
-        """
+        """The program after a pipeline, for a target; passes assume the default if it has none."""
         from jaxmlir.passes import parse_pipeline
         from jaxmlir.passes.kept import run_kept
 

@@ -107,15 +107,8 @@ def _check_shapes(
     sizes: Sizes,
     found_in: Collection[tuple[int, int]],
 ) -> None:
-    """Checks the shapes of arguments against those of the program at given sizes.
-
-    Args:
-      found_in: the dimensions from which the sizes were computed, as (argument, axis).  They are
-        not compared, and neither are symbolic sizes.
-
-    Raises:
-      ArgumentError: an argument has another shape; names it and the expected shape.
-    """
+    """Checks the shapes of arguments against those of the program at given sizes.  Symbolic sizes,
+    and the dimensions ``(argument, axis)`` in which the sizes were found, are not compared."""
     for i, (aval, shape) in enumerate(zip(program.in_avals, shapes, strict=True)):
         expected = [evaluate(dim, sizes) for dim in getattr(aval, "shape", ())]
         pairs = enumerate(zip(expected, shape, strict=True))

@@ -124,11 +124,7 @@ def has_effects(name: str, effects: Collection[Any], say: Reporter) -> bool:
 
 
 class _UntunedSignature(Exception):
-    """A function is traced for a signature for which no form was chosen.
-
-    Attributes:
-      key: the signature.
-    """
+    """A function is traced for a signature, the key, for which no form was chosen."""
 
     def __init__(self, key: Any):
         super().__init__("no form was chosen for these arguments")

@@ -209,11 +209,8 @@ class Trial:
         return [Row(c.choice, c.median, c.median / plain, c.note) for c in self.candidates]
 
     def _compile(self, choice: Choice, say: Callable[[str], None], said: dict[str, int]) -> int:
-        """Adds a candidate, compiles it and calls it once; returns its bytes of temporaries.
-
-        Args:
-          said: receives the number of remarks of each pass.
-        """
+        """Adds a candidate, compiles it and calls it once; returns its bytes of temporaries, and
+        enters the number of remarks of each pass into ``said``."""
         from jaxmlir.passes.remarks import heard_by
 
         say(f"compiling {choice}")

@@ -94,10 +94,8 @@ def _abstract_eval(*avals: Any, callee: Callee, placement: Any) -> tuple[list[An
 
 
 def _results_for(callee: Callee, avals: Sequence[Any]) -> list[Any]:
-    """The abstract values of a call's results, for arguments of these abstract values.
-
-    Symbolic sizes get the arguments' scope: the scope of a program's equations is another one.
-    """
+    """The abstract values of a call's results.  Symbolic sizes get the arguments' scope: the scope
+    of a program's equations is another one."""
     results = manual_axes.results(callee.signature, avals)
     if all(core.is_constant_shape(getattr(aval, "shape", ())) for aval in results):
         return results
@@ -131,12 +129,10 @@ defer_mhlo_classes()
 
 
 def _lower_hi_primitives() -> None:
-    """Gives JAX's high-level primitives a lowering rule: lower their expansion.
-
-    JAX expands them (since 0.11.2 ``lax.custom_root`` is one) in the whole jaxpr before lowering.
-    In a program they stay, with their derivative rules, until they are lowered.  A primitive that
-    only has a transpose expands to JAX's error.
-    """
+    """Gives JAX's high-level primitives a lowering rule: lower their expansion.  JAX expands them
+    (since 0.11.2 ``lax.custom_root`` is one) in the whole jaxpr before lowering.  In a program they
+    stay, with their derivative rules, until they are lowered.  A primitive that only has a
+    transpose expands to JAX's error."""
     for name in ("call_hi_primitive_p", "call_hi_primitive_linearized_p"):
         hi_p = resolve("jax._src.hijax", name)
         if hi_p is not None and hi_p not in mlir._lowerings:
@@ -350,17 +346,8 @@ def _partial_eval_by_policy(
     saveable: Any, unknown: Any, instantiated: Any, eqn: Any
 ) -> tuple[Any, Any, list[bool], list[bool], list[Any]]:
     """Splits an equation into one for now and one for the backward pass, which has all operands.
-
-    Args:
-      saveable: the policy that chooses the values of the first that are stored for the second; the
-        second recomputes the others.
-      unknown: the operands that the first does not have.
-      instantiated: the operands that the second has without storing them.
-
-    Returns:
-      The two equations, which results the first does not give, which the second gives, and the
-      values to store for the second.
-    """
+    The policy chooses the values that the first stores for the second, which recomputes the others.
+    Returns the equations, the results that each does not or does give, and the stored values."""
     callee, unknown = eqn.params["callee"], tuple(unknown)
     again = saveable is jax.checkpoint_policies.nothing_saveable
     if callee.signature.effects or not (again or saveable in _SAVE_ALL):
@@ -465,11 +452,9 @@ def _stub(callee: Callee, signature: Any, num_constvars: int = 0) -> Any:
 
 
 def _register_interpreters(primitive: Any) -> None:
-    """Adds the rules of the call primitive to the interpreters when these are imported.
-
-    Importing them here would take longer than loading a small program.  Adding the rules when a
-    program is traced would miss interpreters that are imported later.
-    """
+    """Adds the rules of the call primitive to the interpreters when these are imported.  Importing
+    them here would take longer than loading a small program, and adding the rules when a program is
+    traced would miss interpreters that are imported later."""
     for module in _INTERPRETERS.keys() & sys.modules.keys():
         _add_rule(primitive, module)
     sys.meta_path.insert(0, _AfterImport(primitive))

@@ -78,13 +78,9 @@ class HoistedFunction(NamedTuple):
 def _split_calls(
     rules: Rules, function: func.FuncOp, known: set[ir.Value], wanted: set[ir.Value]
 ) -> None:
-    """Splits the calls that compute some results from known operands alone, and others not.
-
-    Args:
-      known: the known arguments; known values are added.
-      wanted: the values that should become known.  A call without known operands is looked into
-        only for their sake: they may be constants in the callee.
-    """
+    """Splits the calls that compute some results from known operands alone; enters what becomes
+    known.  A call without known operands is looked into for the ``wanted`` values only: they may be
+    constants in the callee."""
     for op, name, _ in list(ops_of(function)):
         operands, results = [*op.operands], [*op.results]
         unknown = tuple([v not in known and not is_constant(v) for v in operands])

@@ -163,10 +163,8 @@ def _jaxpr(invars: Sequence[Any], outvars: Sequence[Any], eqns: Sequence[Any]) -
 
 
 def _without_trivial(jaxpr: Any, active: Sequence[bool]) -> tuple[Any, Mask]:
-    """A jaxpr that gives tangents of active results last, without the trivial ones.
-
-    For an integer, a rule may give a ``float0`` array where JAX's own give a symbolic zero.
-    """
+    """A jaxpr that gives tangents of active results last, without the trivial ones: for an integer,
+    a rule may give a ``float0`` array where JAX's own give a symbolic zero."""
     start = len(jaxpr.outvars) - sum(active)
     nontrivial = [getattr(v.aval, "dtype", None) != dtypes.float0 for v in jaxpr.outvars[start:]]
     if all(nontrivial):
@@ -177,10 +175,8 @@ def _without_trivial(jaxpr: Any, active: Sequence[bool]) -> tuple[Any, Mask]:
 
 
 def _check_types(closed: Any, avals: Sequence[Any]) -> None:
-    """Fails if a rule gives values of other types than the results of an equation have.
-
-    JAX trusts all rules, a user's too; the error would appear in the ops that use the values.
-    """
+    """Fails if a rule gives values of other types than the results of an equation have.  JAX trusts
+    all rules; the error would appear in the ops that use the values."""
     _check_avals("value", [v.aval for v in open_jaxpr(closed)[0].outvars], avals)
 
 

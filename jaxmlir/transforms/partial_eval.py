@@ -185,11 +185,8 @@ def _arguments_waiting(body: FunctionView, unknown: Sequence[bool]) -> list[bool
 def _waiting_ops(
     rules: Rules, body: FunctionView, waiting: list[bool]
 ) -> Iterator[tuple[int, Mask]]:
-    """The ops that depend on an unknown argument, each with a mask of the operands that do.
-
-    Args:
-      waiting: which values have to wait; an op's results are entered after it has been yielded.
-    """
+    """The ops that depend on an unknown argument, each with a mask of the operands that do.  Enters
+    the results of an op that has to wait into ``waiting`` after the op has been yielded."""
     for i, operands in enumerate(body.operands):
         pattern = tuple([waiting[v] for v in operands])
         if True in pattern:

@@ -307,11 +307,8 @@ class Rules:
         write: Callable[..., Any],
         *wanted: Any,
     ) -> Any:
-        """The result of the rule of an op with functions, or else of JAX's rule.
-
-        Args:
-          wanted: the part of the pattern that JAX's rule ignores.
-        """
+        """The result of the rule of an op with functions, or else of JAX's rule, which ignores
+        ``wanted``."""
         key = ("found", kind, signature, pattern, wanted)
         answer = self._own.get(key)
         if answer is None:
@@ -341,10 +338,8 @@ class Rules:
         trace: Callable[[Any], tuple[Any, ...]],
         write: Callable[..., Any],
     ) -> Any:
-        """The result of JAX's rule for the op: what ``write`` makes of the jaxprs it traces to.
-
-        If these call functions, each program gets its own result, but the rule is not run again.
-        """
+        """What ``write`` makes of the jaxprs that JAX's rule for the op traces to.  If these call
+        functions, each program gets its own result, but the rule is not run again."""
         reverse = self.reverse and kind == "linearize"
         key = (kind, self._setting, reverse, signature, pattern)
         rule = self._look_up(key)
@@ -402,11 +397,8 @@ class Rules:
         write: Callable[..., Any],
         shared: bool,
     ) -> Any:
-        """Makes and keeps the result of ``write`` for the jaxprs that ``trace`` gives.
-
-        Args:
-          shared: whether the key identifies the same jaxprs in other programs.
-        """
+        """Makes and keeps the result of ``write`` for the jaxprs that ``trace`` gives, for other
+        programs too if the key is shared."""
         traced = _traced.get(key) or trace()
         before = self.importer.references
         rule = write(*traced)
@@ -422,9 +414,7 @@ class Rules:
     @contextlib.contextmanager
     def _with_rules(self, op: Any) -> Iterator[None]:
         """Makes the custom rules available that JAX's rule for an op may need, in this context.
-
-        Missing ones are traced, unless JAX can call all of them as they were imported.
-        """
+        Missing ones are traced, unless JAX can call all of them as they were imported."""
         self.exporter.leaves_rules = self._leaves_rules(op)
         if not self.exporter.leaves_rules and self.program.has_untraced_rules:
             if any(is_untraced(inner) for _, inner in self.custom_ops_within(op)):
@@ -473,12 +463,8 @@ class Rules:
         return Template(self._template(jaxpr, transformation), tuple(pattern))
 
     def _template(self, closed: Any, transformation: str = "") -> func.FuncOp:
-        """A function to be copied in; its ops then get the location of the op that they replace.
-
-        Args:
-          transformation: what is added to the name of that location: ``"layer"`` becomes
-            ``"layer/jvp()"``.
-        """
+        """A function to be copied in.  Its ops then get the location of the op that they replace;
+        with a transformation, ``"layer"`` becomes ``"layer/jvp()"``."""
         jaxpr, consts = open_jaxpr(closed)
         place = ir.Location.unknown()
         if transformation:

@@ -52,11 +52,7 @@ class Transpose(Pass):
 
 
 def _num_residuals(function: func.FuncOp) -> int:
-    """The number of leading arguments that a function declares to be residuals.
-
-    Raises:
-      TransformError: the attribute is not such a number.
-    """
+    """The number of leading arguments that a function declares to be residuals."""
     if "jaxpr.num_res" not in function.attributes:
         return 0
     said, total = function.attributes["jaxpr.num_res"], len(function.arguments)
@@ -267,10 +263,8 @@ class Cotangents:
             self.add(value, cotangent, location)
 
     def _check(self, value: int, given: ir.Type) -> None:
-        """Checks the dtype of a cotangent.
-
-        JAX lets a backward rule give any type, as long as nothing is computed from it.
-        """
+        """Checks the dtype of a cotangent: JAX lets a backward rule give any type, as long as
+        nothing is computed from it."""
         body = self._body
         expected = linear_type(body.types[value])
         if _dtype(expected) == _dtype(given):

@@ -176,11 +176,7 @@ def write_cotangents(
 def _transposed(
     rules: Rules, body: FunctionView, op: LinearOp, nonzero: Mask
 ) -> tuple[Template | Emitter, bool]:
-    """The rule that :meth:`Rules.pullback` gives, and whether it holds in every program.
-
-    Raises:
-      TransformError: the op cannot be transposed; names the op and the user's line.
-    """
+    """The rule that :meth:`Rules.pullback` gives, and whether it holds in every program."""
     try:
         if op.halves.pull is not None:
             return op.halves.pull(nonzero), False

@@ -178,10 +178,7 @@ def _patterns(
     rules: Rules, body: FunctionView, dims: list[int | None], axis: Any
 ) -> Iterator[tuple[int, Any, list[int], Dims | None]]:
     """The ops by index, with their operands and the operands' batch dimensions, or ``None`` if an
-    op stays as it is.
-
-    The caller enters the dimensions of an op's results into ``dims``.
-    """
+    op stays as it is.  The caller enters the dimensions of an op's results into ``dims``."""
     is_named = axis.name is not core.no_axis_name
     for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
         pattern = tuple([dims[v] for v in operands])

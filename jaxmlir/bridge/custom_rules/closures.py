@@ -228,11 +228,8 @@ def read_by_rules(closed_jaxpr: Any) -> Iterator[core.Tracer]:
 
 
 def _closed_over(rules: Iterable[Any], closed: dict[int, Any] | None = None) -> set[Any]:
-    """The variables of the tracers that rules, or objects they refer to, close over.
-
-    Args:
-      closed: see :func:`with_constants`.
-    """
+    """The variables of the tracers that rules, or objects they refer to, close over; for ``closed``
+    see :func:`with_constants`."""
     return {*map(_variable, _tracers(rules, {} if closed is None else closed))} - {None}
 
 

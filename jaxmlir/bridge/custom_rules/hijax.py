@@ -278,14 +278,9 @@ class CalledFunction:
 def _forward(
     rule: HijaxRule, avals: Sequence[Any], n: int, traced: lu.Store, remat: CalledFunction | None
 ) -> Callable[..., tuple[Any, Sequence[Any]]]:
-    """A function that traces the forward rule, told which operands have tangents.
-
-    Args:
-      avals: the types of operands; the function closes over the first ``n``.
-      traced: receives, for the last trace, the pytree of residuals, and for each residual the index
-        of the operand that it is, if any.
-      remat: the function, if it is to be called instead where no residual is used.
-    """
+    """A function that traces the forward rule, told which operands have tangents; it closes over
+    the first ``n``.  ``traced`` receives the pytree of the residuals, and for each the index of the
+    operand that it is, if any.  ``remat`` is called instead where no residual is used."""
 
     def fwd(*nonzeros: bool) -> tuple[Any, Sequence[Any]]:
         prim = rule.prim
@@ -399,11 +394,7 @@ def _leaves(avals: Any) -> list[Any]:
 
 
 def _without_leading(jaxpr: Any, consts: list[Any], n: int) -> tuple[Any, list[Any]]:
-    """A rule's jaxpr without the first ``n`` operands, which rules are not given.
-
-    Raises:
-      JaxmlirError: the rule uses one of them.
-    """
+    """A rule's jaxpr without the first ``n`` operands, which rules are not given and must not use."""
     if not n:
         return jaxpr, consts
     jaxpr, m = constvars_as_arguments(jaxpr), len(consts)

@@ -204,11 +204,8 @@ class RuleTracing:
 
     @contextlib.contextmanager
     def _resumed(self, *, every: bool) -> Iterator[None]:
-        """Sets ``_pending`` to the ops that lack rules.
-
-        Args:
-          every: all such ops of the program; else none, for a request for the rules of one op.
-        """
+        """Sets ``_pending`` to all ops of the program that lack rules, or to none, for a request
+        for the rules of one op."""
         self._under_way = True
         try:
             with scope():

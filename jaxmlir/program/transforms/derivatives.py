@@ -130,15 +130,9 @@ def _pair(
     in_trees: Sequence[Any],
     out_tree: Any,
 ) -> tuple[Program, Program]:
-    """Two programs: ``(*args) -> (result, residuals)``, and ``name``, which is
-    ``(residuals, *operands) -> results``.
-
-    Args:
-      linear: the symbol of a function of the residuals and of the operands that matter.
-      operands: the type of each operand, and whether ``@linear`` takes it.
-      results: the type of each result, and whether ``@linear`` returns it; the others are zero.
-      in_trees: the pytree of each operand of the second program.
-    """
+    """Two programs: ``(*args) -> (result, residuals)``, and ``name``, which is ``(residuals,
+    *operands) -> results``.  ``@linear`` takes the residuals and some of the operands, and gives
+    some of the results, as the flags say; the other results are zero."""
     with scope():
         inputs = list(rules.program.function(linear).type.inputs)
         residuals = [(t, True) for t in inputs[: halves.num_residuals]]
@@ -164,10 +158,8 @@ def _with_sizes(
     operands: Sequence[tuple[ir.Type, bool]],
 ) -> tuple[str, list[ir.Type]]:
     """``@halves.fwd``, with a further residual for symbolic sizes if one is needed, and its type.
-
     The other half finds symbolic sizes in its operands' shapes.  Some shapes do not determine them,
-    such as ``f32[a * b]``.  Then the residual is an array without elements whose shape does.
-    """
+    such as ``f32[a * b]``.  Then the residual is an array without elements whose shape does."""
     missing = sizes_missing_in([aval_of(type_) for type_, _ in operands], program)
     if missing is None:
         return halves.fwd, []
@@ -237,11 +229,7 @@ def grad(
 
 
 def _value_and_aux(program: Program) -> list[Any]:
-    """The pytrees of the two elements of the pair that a program returns.
-
-    Raises:
-      TransformError: it returns something else.
-    """
+    """The pytrees of the two elements of the pair that a program returns."""
     tree = program.out_tree
     if not _is_pair(tree):
         raise at_public(

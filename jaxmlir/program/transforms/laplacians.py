@@ -192,11 +192,7 @@ def _laplacian_of(x: _LaplacianValue) -> Any:
 
 
 class _ForwardLaplacian(Interpreter):
-    """Evaluates a program on values with their derivatives.
-
-    Args:
-      inputs: the number of inputs, i.e. of elements to differentiate in.
-    """
+    """Evaluates a program of some inputs (elements to differentiate in) on values with derivatives."""
 
     def __init__(self, program: Program, inputs: int):
         super().__init__(program)
@@ -260,10 +256,8 @@ class _ForwardLaplacian(Interpreter):
     def _elementwise(
         self, node: Node, operands: list[_LaplacianValue], depending: list[int]
     ) -> _LaplacianValue:
-        """The result of an elementwise op on values of one shape and type.
-
-        Its Jacobian is a sum over the bases of the operands: the base times a coefficient.
-        """
+        """The result of an elementwise op on values of one shape and type.  Its Jacobian is a sum
+        over the bases of the operands: the base times a coefficient."""
         varying = [operands[i] for i in depending]
         xs = [x.value for x in varying]
         function = self._function(node, [x.value for x in operands], depending)
@@ -515,11 +509,8 @@ class _ForwardLaplacian(Interpreter):
 
 
 def _pays(x: _LaplacianValue, y: _LaplacianValue, free: int, inputs: int) -> bool:
-    """Whether gathering derivatives of ``y`` for elements of ``x`` beats products with zeros.
-
-    Args:
-      free: how many elements of ``y`` each element of ``x`` is multiplied with.
-    """
+    """Whether gathering derivatives of ``y`` for elements of ``x``, each of which is multiplied
+    with ``free`` elements of ``y``, beats products with zeros."""
     count = len(x.layout)
     held = inputs * max(x.value.size, y.value.size)
     return _TAKEN * count <= inputs and 0 < count * x.value.size * free <= held
@@ -626,12 +617,8 @@ def _structure(program: Module, op: Any) -> Any | None:
 def _log_det(
     a: Any, jacobian: Any, laplacian: Any, layout: slots.Layout | None, inputs: int
 ) -> tuple[Any, Any]:
-    """The derivatives of ``log|det a|`` in all inputs, and its Laplacian.
-
-    Args:
-      jacobian: the Jacobian of ``a``, ``[slots, *a.shape]``.
-      laplacian: the Laplacian of ``a``; ``None`` where it is 0.
-      layout: the input of each slot; ``None`` where there is one slot for each input.
+    """The derivatives of ``log|det a|`` in all inputs, and its Laplacian.  The Jacobian of ``a`` is
+    ``[slots, *a.shape]``; the layout has the input of each slot, ``None`` for one slot per input.
     """
     inverse = jnp.linalg.inv(a)
     bent = 0 if laplacian is None else jnp.sum(inverse.mT * laplacian, (-2, -1))
@@ -649,13 +636,8 @@ def _log_det(
 
 
 def _det(cofactors: Any, jacobian: Any, laplacian: Any, by_line: MatrixLines, inputs: int) -> Any:
-    """The derivatives of ``det a`` in all inputs, and its Laplacian.
-
-    Args:
-      cofactors: the derivatives of ``det a`` in the elements of ``a``.
-      jacobian, laplacian: as for ``_log_det``.
-      by_line: the result of ``_lines`` for ``a``.
-    """
+    """The derivatives of ``det a`` in all inputs, and its Laplacian.  The cofactors are the
+    derivatives in the elements of ``a``; the other arguments are as for ``_log_det``."""
     traces = _traces(cofactors, jacobian, by_line)
     derivatives = slots.aligned(traces, by_line.layout, None, inputs).sum(-1)
     return derivatives, None if laplacian is None else jnp.sum(cofactors * laplacian, (-2, -1))
@@ -691,11 +673,8 @@ def _traces(factors: Any, jacobian: Any, by_line: MatrixLines) -> Any:
 
 
 def _is_one_row(layout: slots.Layout) -> bool:
-    """Whether each input is in at most one row of each matrix, and there in one slot.
-
-    Args:
-      layout: ``[slots, *batch, rows, columns]``.
-    """
+    """Whether each input of a layout ``[slots, *batch, rows, columns]`` is in at most one row of
+    each matrix, and there in one slot."""
     if (layout != layout[..., :1]).any():
         return False
     rows = np.moveaxis(layout[..., 0], 0, -1)

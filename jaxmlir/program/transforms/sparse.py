@@ -194,12 +194,8 @@ def _of_leaves(colors: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np
 
 
 def _seeds(colors: Sequence[Any], numbers: Any, leaves: Sequence[Any]) -> list[Any]:
-    """The sums of the unit vectors of one or several colours, as arrays like ``leaves``.
-
-    Args:
-      colors: the colours of the elements of ``leaves``.
-      numbers: the colours to take: an array ``[colours]``, or a single one.
-    """
+    """The sums of the unit vectors of some colours (``numbers``: several, or a single one), as
+    arrays like ``leaves``, whose elements have the given colours."""
     seeds = []
     for of_leaf, leaf in zip(colors, leaves, strict=True):
         chosen = of_leaf == numbers.reshape(*numbers.shape, *(1,) * leaf.ndim)
@@ -462,11 +458,8 @@ def sparse_matrix(
 
 
 def _stencil_of(program: Program, mode: str, pattern: SymbolicPattern, name: str) -> Stencil:
-    """The products that determine the matrix at all sizes.
-
-    Raises:
-      ArgumentError: their number depends on the sizes; the message suggests ``specialize``.
-    """
+    """The products that determine the matrix at all sizes; fails if their number depends on the
+    sizes."""
     stencil = pattern.stencil
     if stencil is not None and mode in ("auto", "forward"):
         return stencil

@@ -157,16 +157,10 @@ class _ResidualSlots:
     def of(
         self, half: ForwardedFunction, types: Mapping[str, Sequence[ir.Type]], taken: Sequence[int]
     ) -> _SlotNumbers:
-        """The slots of one branch's residuals, after all branches have taken theirs.
-
-        A residual that is an operand or a result also gets a slot, if only other branches have
-        taken it.  Otherwise a loop around the op, which has no other use for the value, would stack
-        it besides the slots.
-
-        Args:
-          types: the types of the op's operands and results, by the kind of residual.
-          taken: the slots of the branch's extra results.
-        """
+        """The slots of one branch's residuals, after all branches have taken theirs.  A residual
+        that is an operand or a result also gets a slot, if only other branches have taken it.
+        Otherwise a loop around the op, which has no other use for the value, would stack it besides
+        the slots."""
         placed = {ResidualSource("extra", i): place for i, place in enumerate(taken)}
         for source in half.residuals:
             if source not in placed:
@@ -181,12 +175,8 @@ class _ResidualSlots:
 def _halves(
     rules: Rules, op: Any, halves: Sequence[ForwardedFunction], num_results: int, pattern: Mask
 ) -> tuple[Emitter, Emitter]:
-    """The two conds of branches that are split in halves; the halves are adapted in place.
-
-    Args:
-      num_results: the number of results of the first half, without residuals.
-      pattern: which results of the op the second half gives.
-    """
+    """The two conds of branches that are split in halves, which are adapted in place.  The second
+    gives the results of the pattern; the first gives ``num_results`` and the residuals."""
     firsts = [rules.program.function(half.first) for half in halves]
     outputs = [list(first.type.results) for first in firsts]
     places = _ResidualSlots()

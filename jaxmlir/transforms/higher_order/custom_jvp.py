@@ -182,16 +182,9 @@ def _batching_rule(rules: Rules, op: Any, dims: Dims) -> tuple[str, Mask] | None
 
 
 def _rule_for(rules: Rules, op: Any, kind: str, key: str, wanted: Mask) -> tuple[str, Mask] | None:
-    """The op's rule for the wanted operands and the fewest others, and the mask of its operands;
-    ``None`` if the op has no such rules.
-
-    Args:
-      kind: ``"transpose"`` or ``"batch"``.
-      key: the attribute of a rule's function that holds the mask.
-
-    Raises:
-      TransformError: no rule is for the wanted operands, or the rule could not be traced.
-    """
+    """The op's rule of a kind (``"transpose"`` or ``"batch"``) for the wanted operands and the
+    fewest others, and the mask of its operands, an attribute ``key`` of its function.  ``None`` if
+    the op has no such rules."""
     names = "transposes" if kind == "transpose" else "batches"
     symbols = symbol_uses(op.attributes[names]) if names in op.attributes else ()
     masks = {s: attribute(rules.program.function(s), key) for s in symbols}

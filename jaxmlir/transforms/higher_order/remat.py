@@ -117,13 +117,7 @@ def _linear(
     rules: Rules, symbol: str, active: Mask, taken: Mask, wanted: Mask
 ) -> tuple[str, tuple[int, ...], Mask]:
     """Writes the function ``(*operands that it uses, *tangents) -> (*tangents)``, which recomputes
-    the values it needs.
-
-    Args:
-      taken: the active arguments whose tangents the function takes.
-
-    Returns:
-      Its symbol, the operands that it uses, and which results it gives tangents of.
+    the values it needs.  Gives its symbol, these operands, and which results it gives tangents of.
     """
     halves = linearize(rules, symbol, active, wanted, None, taken)
     fwd, lin = map(rules.program.function, (halves.fwd, halves.lin))
@@ -150,10 +144,7 @@ def _linear(
 
 def _transposed(rules: Rules, symbol: str, linear: Mask, nonzero: Mask) -> tuple[str, Mask]:
     """Writes the transpose of a function that also computes values, like one in forward mode: its
-    known part is split off.
-
-    Returns:
-      Its symbol, and which linear arguments it gives cotangents of.
+    known part is split off.  Gives its symbol, and which linear arguments it gives cotangents of.
     """
     function = rules.program.function(symbol)
     split = partial_eval(rules, symbol, linear, nonzero)

@@ -218,12 +218,8 @@ def _write_first(
     counts: tuple[int, int],
     num_results: int,
 ) -> list[ir.Value]:
-    """Writes the first of the two loops that a scan is split into: its results and the residuals.
-
-    Args:
-      counts: the numbers of constants and of carried values among its operands.
-      num_results: the number of the loop's results, without residuals.
-    """
+    """Writes the first of the two loops that a scan with some constants and carried values
+    (``counts``) is split into: its results and the residuals."""
     num_consts, num_carry = counts
     consts, rest = split(args, num_consts)
     hoisted = body.hoisted
@@ -389,12 +385,8 @@ def partial_eval_body(
 def _two_bodies(
     rules: Rules, first: str, second: str, counts: tuple[int, int], num_results: int
 ) -> SplitScanBodies:
-    """Makes the halves of a body the bodies of two loops, in place.
-
-    Args:
-      counts: the numbers of constants and of carried values among the first half's arguments.
-      num_results: the number of the first half's results, without residuals.
-    """
+    """Makes the halves of a body the bodies of two loops, in place.  ``counts`` are the first
+    half's constants and carried values; it has ``num_results`` and residuals."""
     num_consts, num_carry = counts
     fwd, lin = rules.program.function(first), rules.program.function(second)
 

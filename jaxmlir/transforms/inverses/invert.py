@@ -413,11 +413,8 @@ def forward_and_log_det(rules: Rules, symbol: str, known: tuple[int, ...], newto
 
 @contextlib.contextmanager
 def _hint(by_newton: Callable[[], object | None]) -> Iterator[None]:
-    """Adds a hint to the error that a function cannot be inverted: what can be done about it.
-
-    Args:
-      by_newton: inverts it with ``newton=True``; gives ``None`` where that has been tried.
-    """
+    """Adds a hint to the error that a function cannot be inverted.  ``by_newton`` inverts it with
+    ``newton=True``; it gives ``None`` where that has been tried."""
     try:
         yield
     except TransformError as e:

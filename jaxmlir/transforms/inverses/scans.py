@@ -73,9 +73,6 @@ def _computed_carry(
 ) -> list[int]:
     """The carried values of a loop that depend on known values only, in all steps.  The site
     remembers the function that computes them, and all else that depends on such values, in a step.
-
-    Args:
-      consts, carry, xs: which arguments of the loop's body are known at first.
     """
     carried = [i for i, k in enumerate(carry) if k]
     while True:
