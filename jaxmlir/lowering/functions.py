@@ -216,7 +216,7 @@ def lower_for_targets(
 
 
 def _alone(ctx: Any) -> Any:
-    """A context for the platforms of one branch of a case, whose caches are not shared with others."""
+    """A context for the platforms of one branch of a case, with caches of its own."""
     outer, platforms = ctx.module_context, tuple(ctx.platforms)
     cache, key = outer.lowering_cache, ("platforms", platforms)
     number, *sizes = ctx.dim_var_values

@@ -394,7 +394,7 @@ def _leaves(avals: Any) -> list[Any]:
 
 
 def _without_leading(jaxpr: Any, consts: list[Any], n: int) -> tuple[Any, list[Any]]:
-    """A rule's jaxpr without the first ``n`` operands, which rules are not given and must not use."""
+    """A rule's jaxpr without the first ``n`` operands, which it is not given and must not use."""
     if not n:
         return jaxpr, consts
     jaxpr, m = constvars_as_arguments(jaxpr), len(consts)

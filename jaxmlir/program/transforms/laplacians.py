@@ -192,7 +192,7 @@ def _laplacian_of(x: _LaplacianValue) -> Any:
 
 
 class _ForwardLaplacian(Interpreter):
-    """Evaluates a program of some inputs (elements to differentiate in) on values with derivatives."""
+    """Evaluates a program on values with their derivatives in ``inputs`` elements."""
 
     def __init__(self, program: Program, inputs: int):
         super().__init__(program)

@@ -52,7 +52,7 @@ from jaxmlir.transforms.checkpointing.sweep import reverse_sweep_p
 def _linear_map(
     forth: Any, back: Any, residuals: Sequence[Any], xs: Sequence[Any], ys: Sequence[Any], name: str
 ) -> list[Any]:
-    """Binds the linear map that two functions of flat arguments compute; ``ys`` are its results' types."""
+    """Binds the linear map that two functions of flat arguments compute; ``ys`` are its types."""
     res_avals = [jax.typeof(r) for r in residuals]
     xs_avals = [jax.typeof(x) for x in xs]
     return linear_map_p.bind(
