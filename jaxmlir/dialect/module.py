@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import jax
@@ -33,7 +33,9 @@ from jaxmlir.errors import (
     ImportingError,
     JaxmlirError,
     PassError,
+    TransformError,
     at_op,
+    count,
     nearest,
 )
 from jaxmlir.support.lazy import analysis, forget_analyses
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from jax.tree_util import PyTreeDef
+
 
 T = TypeVar("T")
 
@@ -460,3 +463,29 @@ def version_faults(module: ir.Module, filename: str) -> list[Diagnostic]:
     message = f"'builtin.module' op attribute '{VERSION}': it has {fault}"
     diagnostic = Diagnostic("error", message, *file_line_col(operation.location))
     return [diagnostic.placed(filename)] if fault else []
+
+
+def named_arguments(program: Module, symbol: str, numbers: Iterable[int]) -> tuple[bool, ...]:
+    """Which flat arguments of ``@symbol`` an option lists by number.
+
+    Raises:
+      TransformError: the function has no argument with one of the numbers.
+    """
+    function = program.function(symbol)
+    program.check_types(function)
+    total, numbers = len(function.arguments), set(numbers)
+    for i in sorted(numbers):
+        if not 0 <= i < total:
+            has = f"@{symbol} has {count(total, 'argument')}, but none of number {i}"
+            raise at_function(function, has)
+    return tuple(i in numbers for i in range(total))
+
+
+def at_function(function: func.FuncOp, message: str) -> TransformError:
+    """An error about a function as a whole."""
+    return locations.error_at(TransformError, function.location, message)
+
+
+def at_public(program: Module, message: str) -> TransformError:
+    """An error about the function that a call of the program runs."""
+    return at_function(program.function(program.name), message)

@@ -192,24 +192,12 @@ def parse_pipeline(text: str) -> Pipeline:
 
 
 __all__ = [
+    *_EXPORTS,
     "BUILTIN_PASSES",
-    "Description",
-    "LEVELS",
-    "STORAGE",
-    "Instrumentation",
-    "Option",
-    "Pass",
-    "Pipeline",
-    "Statistics",
-    "Timing",
     "describe_passes",
     "find_pass",
-    "level_pipeline",
-    "level_stages",
     "list_passes",
     "parse_pipeline",
     "pass_exists",
-    "remark",
-    "remarks_wanted",
     "suggest_pass",
 ]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import jax
 
@@ -31,25 +31,11 @@ if TYPE_CHECKING:
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-class _Derivable(Protocol):
-    """The attributes of a program on which its derived programs depend.
-
-    Attributes:
-      custom_calls: the custom calls that it may make, i.e. what it may reach beyond XLA.
-      state: a new object after each change.
-      derived: the results derived from it, by method and arguments.
-    """
-
-    custom_calls: frozenset[str] | None
-    state: object
-    derived: dict[Any, _DerivedResult]
-
-
 class _DerivedResult(NamedTuple):
     """The result of a method, and the state of each program in it at that time."""
 
     result: Any
-    states: list[tuple[_Derivable, object]]
+    states: list[tuple[Any, object]]
 
     def is_as_given(self) -> bool:
         return all(program.state is state for program, state in self.states)
@@ -108,7 +94,7 @@ def derived_once(method: Method) -> Method:
     @collector_paused
     @as_given()
     @functools.wraps(method)
-    def derived(program: _Derivable, *args: Any, **kwargs: Any) -> Any:
+    def derived(program: Any, *args: Any, **kwargs: Any) -> Any:
         by_position = dict(zip(positional, args, strict=False))
         bound = defaults | by_position | kwargs
         fits = len(args) == len(by_position) and len(bound) == len(defaults)

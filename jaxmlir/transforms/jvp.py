@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from jaxmlir.dialect.builder import copy, instantiated, set_attribute
-from jaxmlir.dialect.module import Module
+from jaxmlir.dialect.module import Module, at_function, named_arguments
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import has_tangent, tangent_type_of
 from jaxmlir.passes.base import Pass
-from jaxmlir.passes.options import at_function, named_arguments
 from jaxmlir.support.masks import Mask, chosen, filled
 from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.emitters import Emitter, Template

@@ -28,7 +28,7 @@ from jaxmlir.transforms.checkpoint_while import checkpoint_while
 from jaxmlir.transforms.emitters import Linearization
 from jaxmlir.transforms.jvp import DerivativePass
 from jaxmlir.transforms.memo import derived
-from jaxmlir.transforms.new_function import NewFunction
+from jaxmlir.transforms.new_function import NewFunction, SplitFunction
 from jaxmlir.transforms.templates import Rules
 
 
@@ -71,16 +71,7 @@ class Linearize(ReversePass):
         rules = Rules(program)
         linearized = linearize(rules, symbol, active)
         if self.custom_vjp_forward == "transpose":
-            expand_custom_lin(rules, [linearized.lin])
-
-
-class LinearizedFunctions(NamedTuple):
-    """The two functions that :func:`linearize` writes."""
-
-    fwd: str
-    lin: str
-    num_residuals: int
-    active_out: Mask
+            expand_custom_lin(rules, [linearized.second])
 
 
 def linearize(
@@ -90,7 +81,7 @@ def linearize(
     wanted: Sequence[bool] | None = None,
     required: Sequence[bool] | None = None,
     taken: Sequence[bool] | None = None,
-) -> LinearizedFunctions:
+) -> SplitFunction:
     """Writes ``@symbol.fwd`` and ``@symbol.lin``.
 
     Args:
@@ -137,7 +128,7 @@ def linearize(
         lin.finish([tangent(v) for v in chosen(outs, active_out)])
     set_attribute(lin.op, "jaxpr.num_res", len(saved))
     set_attribute(lin.op, "jaxpr.active", tuple(active_out))
-    return LinearizedFunctions(fwd.name, lin.name, len(saved), tuple(active_out))
+    return SplitFunction(fwd.name, lin.name, len(saved), tuple(active_out))
 
 
 @derived
@@ -148,9 +139,9 @@ def primals_of(rules: Rules, symbol: str, active: Mask) -> str:
         return symbol
     nothing = [False] * len(rules.functions.body(symbol).returned)
     linearized = linearize(rules, symbol, active, nothing)
-    lin = rules.program.functions.pop(linearized.lin)
+    lin = rules.program.functions.pop(linearized.second)
     lin.operation.erase()
-    return linearized.fwd
+    return linearized.first
 
 
 class LinearOp(NamedTuple):

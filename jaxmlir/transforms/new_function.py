@@ -1,14 +1,14 @@
-"""Writes new functions of a module, beside those that they are made from."""
+"""Writes new functions of a module, and changes the arguments and results of finished ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from jaxmlir.dialect.builder import create, inline, instantiated, symbol_ref, take_in, write_return
-from jaxmlir.dialect.ir import func, ir, new_function
-from jaxmlir.support.masks import filled
+from jaxmlir.dialect.ir import body_of, func, ir, new_function
+from jaxmlir.support.masks import Mask, filled
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
@@ -67,6 +67,18 @@ class NewFunction:
         self.op.attributes["function_type"] = ir.TypeAttr.get(type_)
         self._rules.functions.given_effects.list_in(self.op)
         return self.name
+
+
+class SplitFunction(NamedTuple):
+    """The symbols of the two functions that one was split into."""
+
+    first: str
+    """Its last results are the residuals."""
+    second: str
+    """Its first arguments are the residuals."""
+    num_residuals: int
+    pattern: Mask
+    """Which results of the original the second one gives, or takes the cotangents of."""
 
 
 OF_PRIVATE = frozenset({"function_type", "sym_name", "sym_visibility"})
@@ -148,3 +160,50 @@ def call(rules: Rules, symbol: str, args: Sequence[ir.Value]) -> list[ir.Value]:
         attributes["jaxpr.effects"] = effects
     types = rules.program.function(symbol).type.results
     return create("jaxpr.jit", types, args, attributes)
+
+
+def set_arguments(
+    function: func.FuncOp,
+    arguments: Sequence[ir.Value | ir.Type],
+    results: Sequence[ir.Type] | None = None,
+) -> list[ir.Value]:
+    """Gives a function other arguments: old ones in a new order, and new ones of given types.
+
+    Old arguments that are left out must have no uses.  Attributes that describe the old arguments
+    are removed.
+
+    Args:
+      results: the function's result types, if the caller knows them.
+    """
+    block = body_of(function)
+    old = list(block.arguments)
+    # The leading arguments, which stay where they are.
+    same = 0
+    while same < min(len(old), len(arguments)) and arguments[same] == old[same]:
+        same += 1
+    new = old[:same]
+    # New arguments have no location, like those that a function has from the start.
+    nowhere = ir.Location.unknown()
+    for argument in arguments[same:]:
+        is_new = isinstance(argument, ir.Type)
+        value = block.add_argument(argument if is_new else argument.type, nowhere)
+        if not is_new:
+            argument.replace_all_uses_with(value)
+        new.append(value)
+    for i in reversed(range(same, len(old))):
+        block.erase_argument(i)
+    results = function.type.results if results is None else results
+    type_ = ir.FunctionType.get([v.type for v in new], list(results))
+    attributes = function.attributes
+    attributes["function_type"] = ir.TypeAttr.get(type_)
+    for key in ("jaxpr.num_res", "jaxpr.active"):
+        if key in attributes:
+            del attributes[key]
+    return new
+
+
+@contextmanager
+def before_return(function: func.FuncOp) -> Iterator[None]:
+    """Inserts the ops built in this context at the end of a finished function."""
+    with ir.InsertionPoint.at_block_terminator(body_of(function)):
+        yield

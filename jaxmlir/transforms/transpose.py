@@ -16,11 +16,10 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.builder import copy, set_attribute, zeros
 from jaxmlir.dialect.ir import func, ir
-from jaxmlir.dialect.module import Module
+from jaxmlir.dialect.module import Module, at_function, named_arguments
 from jaxmlir.dialect.types import aval_of, linear_aval, type_of
 from jaxmlir.errors import TransformError
 from jaxmlir.passes.base import Pass
-from jaxmlir.passes.options import at_function, named_arguments
 from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.emitters import Emitter, Template
 from jaxmlir.transforms.memo import derived

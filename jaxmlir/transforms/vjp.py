@@ -11,21 +11,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import clone, filled, returned, set_attribute, zeros
 from jaxmlir.dialect.ir import func, ir
-from jaxmlir.dialect.module import Module
+from jaxmlir.dialect.module import Module, at_function
 from jaxmlir.dialect.types import cotangent_type, has_tangent, tangent_type_of
 from jaxmlir.errors import TransformError
-from jaxmlir.passes.options import at_function
 from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.activity import activity_of
 from jaxmlir.transforms.emitters import Emitter, Template
 from jaxmlir.transforms.linearize import LinearOp, ReversePass, distinct_residuals, write_primals
-from jaxmlir.transforms.new_function import NewFunction
+from jaxmlir.transforms.new_function import NewFunction, SplitFunction
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import Cotangents, transpose_function
 
@@ -62,18 +61,9 @@ class Grad(ReversePass):
         grad(rules, symbol, active, has_aux=self.has_aux, value=self.value)
 
 
-class Pullback(NamedTuple):
-    """The two functions that :func:`vjp` writes."""
-
-    fwd: str
-    bwd: str
-    num_residuals: int
-    active_out: Mask
-    """The results that depend on the arguments: ``@bwd`` takes their cotangents."""
-
-
-def vjp(rules: Rules, symbol: str, active: Mask) -> Pullback:
-    """Writes ``@symbol.fwd`` and ``@symbol.bwd``.
+def vjp(rules: Rules, symbol: str, active: Mask) -> SplitFunction:
+    """Writes ``@symbol.fwd`` and ``@symbol.bwd``, which takes the cotangents of the results that
+    depend on the arguments.
 
     Raises:
       TransformError: an op cannot be linearized or transposed.
@@ -97,7 +87,7 @@ def vjp(rules: Rules, symbol: str, active: Mask) -> Pullback:
         cotangents = zip(outs, bwd.args[len(saved) :], strict=True)
         bwd.finish(write_cotangents(rules, body, linear, cotangents, active))
     set_attribute(bwd.op, "jaxpr.num_res", len(saved))
-    return Pullback(fwd.name, bwd.name, len(saved), active_out)
+    return SplitFunction(fwd.name, bwd.name, len(saved), active_out)
 
 
 def grad(

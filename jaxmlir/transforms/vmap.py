@@ -21,12 +21,11 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import attribute, build, reached_ops, symbols_of
 from jaxmlir.dialect.custom_rule_ops import is_untraced
 from jaxmlir.dialect.ir import func, ir
-from jaxmlir.dialect.module import Module
+from jaxmlir.dialect.module import Module, at_function
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.types import aval_of, batched_type, type_of
 from jaxmlir.errors import TransformError
 from jaxmlir.passes.base import Pass
-from jaxmlir.passes.options import at_function
 from jaxmlir.support.masks import Dims
 from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.memo import derived

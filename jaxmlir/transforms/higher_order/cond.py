@@ -21,7 +21,6 @@ from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.types import has_tangent
 from jaxmlir.support.masks import Dims, Mask, both, chosen, filled
 from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
-from jaxmlir.transforms.edit import before_return, set_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation
 from jaxmlir.transforms.higher_order.call import (
     ForwardedFunction,
@@ -32,7 +31,7 @@ from jaxmlir.transforms.higher_order.call import (
 from jaxmlir.transforms.higher_order.custom_rules import joined
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.jvp import jvp_of
-from jaxmlir.transforms.new_function import call
+from jaxmlir.transforms.new_function import before_return, call, set_arguments
 from jaxmlir.transforms.partial_eval import unknown_results
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import linear_type, transpose_nonzero

@@ -110,7 +110,7 @@ class CustomJvp(HigherOrderRule):
         stands for a primitive.
 
         The halves of another call have no rule.  In a derivative rule the waiting half is linear
-        and needs none; :func:`jaxmlir.transforms.edit.hoist` leaves such a call where it is.
+        and needs none; :func:`.scan.hoist` leaves such a call where it is.
         """
         symbol = op.attributes["call_jaxpr"].value
         if stands_for_primitive(op) or all(unknown_results(rules, symbol, unknown)):

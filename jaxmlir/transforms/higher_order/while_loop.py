@@ -18,13 +18,12 @@ from typing import Any
 from jaxmlir.dialect.ir import ir
 from jaxmlir.support.masks import Dims, Mask, fixpoint, present, split
 from jaxmlir.transforms.activity import active_results
-from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization
 from jaxmlir.transforms.higher_order.loops import WhileOp, tangents_of
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.jvp import jvp
 from jaxmlir.transforms.linearize import primals_of
-from jaxmlir.transforms.new_function import ignoring
+from jaxmlir.transforms.new_function import ignoring, set_arguments
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batched_results, move_all, vmap_of
 

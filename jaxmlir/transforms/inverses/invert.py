@@ -30,11 +30,10 @@ from jaxmlir.dialect.builder import (
     zeros,
 )
 from jaxmlir.dialect.ir import free_symbol, func, functions, ir
-from jaxmlir.dialect.module import Module
+from jaxmlir.dialect.module import Module, at_function, named_arguments
 from jaxmlir.dialect.types import scalar_type
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError
 from jaxmlir.passes.base import Pass
-from jaxmlir.passes.options import at_function, named_arguments
 from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.inverses import calls
 from jaxmlir.transforms.inverses import newton as newton_method
