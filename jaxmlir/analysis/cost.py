@@ -237,11 +237,7 @@ def _order(costs: FunctionCost) -> tuple[float, float]:
 
 
 def leaf_cost(node: OpView, name: str) -> tuple[Cost, bool]:
-    """The cost of an op that calls no function, and whether its arithmetic is counted.
-
-    Args:
-      name: the name of its primitive.
-    """
+    """The cost of an op of a name that calls no function, and whether its arithmetic is counted."""
     operands = [aval_of(v.type) for v in node.op.operands]
     results = [aval_of(v.type) for v in node.op.results]
     size = sum(map(_bytes, operands)) + sum(map(_bytes, results))

@@ -143,11 +143,8 @@ class FunctionView:
 
     def with_calls_inlined(self, callee: Callable[[Any, str], FunctionView | None]) -> FunctionView:
         """A view of the function as if calls were inlined; the ops themselves do not move.
-
-        Args:
-          callee: the view to put in place of an op, with its own calls inlined; ``None`` keeps the
-            op.
-        """
+        ``callee`` gives the view to put in place of an op, with its own calls inlined; ``None``
+        keeps the op."""
         inlined = self._begun()
         values, tops, start = list(range(self.arity)), list[int](), 0
         for i, name in enumerate(self.names):
@@ -280,11 +277,8 @@ class FunctionView:
     def backward_slice(
         self, values: Iterable[int], is_there: Callable[[int], bool] = lambda value: False
     ) -> tuple[list[int], KeysView[int]]:
-        """The ops that compute some values, in order, and the leaves that these start from.
-
-        Args:
-          is_there: whether the result of an op is available, and so a leaf; arguments always are.
-        """
+        """The ops that compute some values, in order, and the leaves that these start from:
+        arguments, and results that are there."""
         makers, ops, leaves = self.makers, set[int](), dict[int, None]()
         pending = [*values]
         while pending:
@@ -321,12 +315,9 @@ class FunctionView:
         return self.signatures[index].create(operands, self.ops[index].location)
 
     def copy_ops(self, indices: Iterable[int], values: dict[int, ir.Value]) -> None:
-        """Copies some ops, in order, at the current insertion point.
-
-        Args:
-          values: the values that the copies read, by number in the function; results of copies are
-            added if their numbers are absent.
-        """
+        """Copies some ops, in order, at the current insertion point.  ``values`` has those that the
+        copies read, by number in the function; results of copies are added if their numbers are
+        absent."""
         for index in indices:
             outs = self.copy(index, [values[v] for v in self.operands[index]])
             for number, out in zip(range(*self.results[index]), outs, strict=True):
@@ -372,11 +363,7 @@ def array_of(node: OpView | None) -> np.ndarray | None:
 def number_of(
     value: ir.Value, node_of: Callable[[ir.Value], OpView | None] = node_of
 ) -> np.generic | None:
-    """The number that all elements of a value equal, if it is a constant; else ``None``.
-
-    Args:
-      node_of: the op that gives a value.
-    """
+    """The number that all elements of a value equal, if it is a constant; else ``None``."""
     node = node_of(value)
     while node is not None and node.name == "jaxpr.broadcast_in_dim":
         node = node_of(node.operands[0])
@@ -400,11 +387,7 @@ def can_count(dtype: Any, length: int) -> bool:
 
 def counts_along(value: ir.Value, node_of: Callable[[ir.Value], OpView | None]) -> int | None:
     """The dimension along which a value is 0, 1, 2 ..., if it is constant along all others;
-    ``None`` if that is not known.
-
-    Args:
-      node_of: the op that gives a value.
-    """
+    ``None`` if that is not known."""
     node, through = node_of(value), list[OpView]()
     while node is not None and node.name in _REPEATING:
         through.append(node)

@@ -152,11 +152,9 @@ def can_be_summed(dtype: Any) -> bool:
 
 @functools.cache
 def is_plain_array(type_: ir.Type) -> bool:
-    """Whether an array type consists of shape, dtype and weak type only.
-
-    The elements are numbers or typed random keys.  JAX can make zeros of both and select between
-    two arrays of them, which it does not guarantee for other extended dtypes.
-    """
+    """Whether an array type consists of shape, dtype and weak type only.  The elements are numbers
+    or typed random keys.  JAX can make zeros of both and select between two arrays of them, which
+    it does not guarantee for other extended dtypes."""
     return (
         is_array(type_)
         and with_shape(type_, aval_of(type_).shape) == type_

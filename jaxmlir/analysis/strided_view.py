@@ -68,12 +68,8 @@ class StridedView(NamedTuple):
         return [d for d, n in enumerate(self.array.type.shape) if n != self.sizes[d]]
 
     def through(self, names: Collection[str] = VIEWS) -> StridedView | None:
-        """This view as a view of the operand of the op that gives the array; ``None`` if the op
-        does more than move elements.
-
-        Args:
-          names: the names of the ops to look through.
-        """
+        """This view as a view of the operand of the op (of one of the names) that gives the array;
+        ``None`` if the op does more than move elements."""
         owner = self.array.owner
         if isinstance(owner, ir.Block) or owner.name not in names or len(owner.operands) != 1:
             return None

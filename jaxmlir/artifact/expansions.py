@@ -79,10 +79,7 @@ def may_expand_in(program: Module) -> bool:
 
 def expand(program: Module) -> dict[str, ir.Location]:
     """Adds the expansions of a program's primitives to it, in place, and replaces the ops that
-    cannot be written.
-
-    Returns:
-      For each added function, the location of an op that it was added for.
+    cannot be written.  Returns for each added function the location of an op that it was added for.
     """
     places: dict[str, ir.Location] = {}
     with scope():

@@ -167,11 +167,8 @@ def _with_plain_locations(text: str) -> str:
 
 
 def compress(module: ir.Module, *, locations: bool) -> tuple[bytes, int]:
-    """A module's text as an ``.xz`` stream, and the length of the text.
-
-    Raises:
-      ArtifactError: the text breaks a rule of :func:`check`.
-    """
+    """A module's text as an ``.xz`` stream, and the length of the text, which must pass
+    :func:`check`."""
     with context():
         text = module.operation.get_asm(
             enable_debug_info=locations, print_generic_op_form=True, assume_verified=True
@@ -239,11 +236,8 @@ def fields_of_nodes(program: Module) -> ir.Attribute | None:
 
 
 def write_trees(program: Module, as_flat: bool, fields: ir.Attribute | None = None) -> None:
-    """Stores the fields of its pytrees' nodes in a program, in place, or removes the pytrees.
-
-    Args:
-      as_flat: the program is to take and return flat values.
-    """
+    """Stores the fields of its pytrees' nodes in a program, in place, or removes the pytrees for a
+    program that takes and returns flat values."""
     if not as_flat and fields is None:
         return
     with context():

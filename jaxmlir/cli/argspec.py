@@ -51,22 +51,15 @@ _OF_JAX = re.compile(
 
 
 def parse_positional(text: str) -> tuple[Any, ...]:
-    """The values of a comma-separated list; arrays are ``jax.ShapeDtypeStruct``s.
-
-    Raises:
-      UsageError: the text is not of the form above.
-    """
+    """The values of a comma-separated list of the form above; arrays are
+    ``jax.ShapeDtypeStruct``s."""
     listed = text.strip().removesuffix(",")
     tree = _parse(f"({listed},)" if listed else "()", text)
     return _ArgspecParser(text).value(tree)
 
 
 def parse_keywords(text: str) -> dict[str, Any]:
-    """The values of ``name=value, ...``.
-
-    Raises:
-      UsageError: the text is not of that form.
-    """
+    """The values of ``name=value, ...``; a usage error for other texts."""
     tree = _parse(f"dict({text})", text)
     is_call = isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name)
     if not is_call or tree.args or any(keyword.arg is None for keyword in tree.keywords):

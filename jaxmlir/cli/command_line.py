@@ -143,11 +143,7 @@ class CommandLine:
 
 
 def artifact_of(program: Any, arguments: CommandLine) -> bytes:
-    """The program as an artifact, with the effects that the flag :data:`EFFECTS` asks for.
-
-    Raises:
-      ArtifactError: the program cannot be saved.
-    """
+    """The program as an artifact, with the effects that the flag :data:`EFFECTS` asks for."""
     from jaxmlir.artifact.saving import pieces
 
     effects = arguments.get(EFFECTS.name) or "error"
@@ -281,12 +277,8 @@ def request(
 def answered(
     arguments: CommandLine, tool: str, help_: Callable[[], str], words: Callable[[], Iterable[str]]
 ) -> bool:
-    """Prints the version, the help or a completion script if the command line asks for it; returns
-    whether it does. ``eval`` of the script sets completion up.
-
-    Args:
-      words: returns the flags, as they are written in the help.
-    """
+    """Prints the version, the help or a completion script (for ``eval``) of the flags, which
+    ``words`` returns, if the command line asks for it; returns whether it does."""
     if arguments.on("version"):
         print(version_text(tool))
     elif arguments.on("help"):
@@ -365,11 +357,8 @@ def load_modules(arguments: CommandLine) -> None:
 
 
 def import_here(flag: str, name: str) -> ModuleType:
-    """Imports the module that a flag names, as ``python -m`` does: the current directory counts.
-
-    Raises:
-      UsageError: it cannot be imported. If its own code failed, the traceback is printed.
-    """
+    """Imports the module that a flag names, as ``python -m`` does: the current directory counts.  A
+    usage error if it cannot be imported; if its own code failed, the traceback is printed."""
     if not all(part.isidentifier() for part in name.split(".")):
         raise UsageError(f"--{flag} expects the name of a module, such as pkg.module, got '{name}'")
     if os.getcwd() not in sys.path:
@@ -417,11 +406,8 @@ def read_bytes(path: str) -> bytes:
 
 
 def write_bytes(arguments: CommandLine, data: bytes, *, is_mlir: bool = False) -> None:
-    """Writes the file of ``-o``, or stdout if that is ``-`` or not given.
-
-    Args:
-      is_mlir: whether it is MLIR text, which is coloured on a terminal, not in files and pipes.
-    """
+    """Writes the file of ``-o``, or stdout if that is ``-`` or not given.  MLIR text is coloured on
+    a terminal, not in files and pipes."""
     path = arguments.get("o")
     if path is None or path == "-":
         if sys.stdout is None:
@@ -437,11 +423,7 @@ def write_bytes(arguments: CommandLine, data: bytes, *, is_mlir: bool = False) -
 
 @contextlib.contextmanager
 def output_file(path: str) -> Iterator[IO[bytes]]:
-    """A file to write to; it is removed if writing fails or is interrupted, as in LLVM's tools.
-
-    Raises:
-      UsageError: it cannot be opened or written.
-    """
+    """A file to write to; it is removed if writing fails or is interrupted, as in LLVM's tools."""
     try:
         file = open(path, "wb")
     except OSError as e:

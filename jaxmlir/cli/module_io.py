@@ -38,11 +38,8 @@ def is_artifact(data: bytes) -> bool:
 
 
 def check_module(text: str, filename: str) -> None:
-    """Checks that a text is one ``builtin.module``; MLIR would put one around anything else.
-
-    Raises:
-      ParseError: it is not.
-    """
+    """Checks that a text is one ``builtin.module``: MLIR would put one around anything else.  A
+    :class:`ParseError` if it is not."""
     check_nesting(text, filename)
     with context():
         try:
@@ -56,11 +53,7 @@ def check_module(text: str, filename: str) -> None:
 
 
 def read_module(path: str, data: bytes) -> tuple[ir.Module, str]:
-    """The module in a file of text or bytecode, and its text.
-
-    Raises:
-      ParseError: the file does not hold a module.
-    """
+    """The module in a file of text or bytecode, and its text; a ParseError if there is none."""
     text = to_text(data)
     filename = command_line.display_path(path)
     return parse_module(text, filename, from_file=not is_bytecode(data)), text
@@ -169,11 +162,7 @@ class Reproducer(NamedTuple):
     verify_each: bool
 
     def written(self, module: str) -> str:
-        """The text of the file.
-
-        Args:
-          module: the text of the module.
-        """
+        """The text of the file, with the text of the module."""
         verify = str(self.verify_each).lower()
         with context():
             pipeline = ir.StringAttr.get(self.pipeline)
@@ -191,11 +180,7 @@ class Reproducer(NamedTuple):
         )
 
     def write(self, path: str, module: str) -> None:
-        """Writes the file.
-
-        Raises:
-          UsageError: it cannot be written.
-        """
+        """Writes the file; a usage error if that is impossible."""
         try:
             Path(path).write_text(self.written(module), encoding="utf-8")
         except OSError as e:
@@ -203,11 +188,7 @@ class Reproducer(NamedTuple):
 
 
 def read_reproducer(text: str) -> tuple[str, Reproducer | None]:
-    """The module's text, and what to run on it; ``None`` if the text is no reproducer.
-
-    Raises:
-      ParseError: the pipeline is no string of MLIR.
-    """
+    """The module's text, and what to run on it; ``None`` if the text is no reproducer."""
     metadata = _METADATA.search(text)
     pipeline = metadata and _PIPELINE.search(metadata["entries"])
     if metadata is None or pipeline is None:

@@ -32,11 +32,7 @@ def decode(attr: ir.Attribute, invars: list[Any]) -> Any:
 
 
 def listed(attr: ir.Attribute) -> list[Any]:
-    """The effects that an attribute lists.
-
-    Raises:
-      ExportError: it is not a list of effects.
-    """
+    """The effects that an attribute lists; an error if it is not a list of effects."""
     items = [codec.decode(item) for item in attr] if isinstance(attr, ir.ArrayAttr) else [None]
     if not all(isinstance(item, effects.Effect) for item in items):
         raise ExportError(f"attribute 'jaxpr.effects': expected a list of effects, got {attr}")

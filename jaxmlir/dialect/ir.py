@@ -174,11 +174,8 @@ def parse_error(error: ir.MLIRError, source: str | bytes, filename: str) -> Pars
 
 
 def check_nesting(source: str, filename: str) -> None:
-    """Refuses text whose nesting would make the recursive parser end the process.
-
-    Raises:
-      ParseError: brackets are nested too deep; names the line.
-    """
+    """Refuses text whose nesting would make the recursive parser end the process; a ParseError
+    names the line."""
     line = first_too_deep(source.encode())
     if line is not None:
         message = f"brackets are nested too deep: expected at most {MAX_NESTING}"
@@ -191,14 +188,9 @@ _STRING = r'"(?:[^"\\]|\\.)*"'
 
 
 def check_arrays(module: ir.Module, source: str, filename: str) -> None:
-    """Refuses ``array<f16: ...>`` and the like in a module that was parsed.
-
-    MLIR's Python bindings have no class for arrays of other element types.  Reading such an
-    attribute raises an exception, or ends the process if a dictionary holds the attribute.
-
-    Raises:
-      ParseError: with the position in the source.
-    """
+    """Refuses ``array<f16: ...>`` and the like in a module that was parsed.  MLIR's Python bindings
+    have no class for arrays of other element types.  Reading such an attribute raises an exception,
+    or ends the process if a dictionary holds the attribute."""
     match = _UNREADABLE.search(source)
     # The source may have matches in comments or type aliases; the printed module has neither.
     if match is None or not _UNREADABLE.search(re.sub(_STRING, '""', module_text(module))):
@@ -326,11 +318,8 @@ def _end_of_braces(text: str, start: int) -> int:
 
 
 def bytecode(op: ir.Operation, version: int | None = None) -> bytes:
-    """An op and its regions as MLIR bytecode of a version, by default the newest.
-
-    Raises:
-      ValueError: there is no such version.
-    """
+    """An op and its regions as MLIR bytecode of a version, by default the newest; a ValueError if
+    there is no such version."""
     out = io.BytesIO()
     op.write_bytecode(out, desired_version=version)
     return out.getvalue()
@@ -342,11 +331,7 @@ def module_bytecode(module: ir.Module, version: int | None = None) -> bytes:
 
 
 def clone_module(module: ir.Module, among: Container[str] | None = None) -> ir.Module:
-    """A module with the same ops and attributes.
-
-    Args:
-      among: the functions to include, by default all.
-    """
+    """A module with the same ops and attributes, by default with all functions."""
     with context():
         source = module.operation
         result = ir.Module.create(source.location)
@@ -414,11 +399,8 @@ def new_function(
 
 
 def body_of(function: func.FuncOp) -> ir.Block:
-    """The block of a function's ops; the bindings' ``entry_block`` takes twice as long.
-
-    Raises:
-      VerificationError: the function is a declaration.
-    """
+    """The block of a function's ops, which must not be a declaration; the bindings' ``entry_block``
+    takes twice as long."""
     try:
         return function.operation.regions[0].blocks[0]
     except IndexError:
@@ -448,11 +430,7 @@ def rename_symbol(module: ir.Module, old: str, new: str) -> None:
 
 
 def free_symbol(name: str, taken: Container[str], numbers: Iterator[int] | None = None) -> str:
-    """``name``, or ``name_0`` ... if that is taken; dots are kept.
-
-    Args:
-      numbers: the numbers that may be free for this name.
-    """
+    """``name``, or ``name_0`` ... (or the next of ``numbers``) if that is taken; dots are kept."""
     symbol, numbers = name, numbers or itertools.count()
     while symbol in taken:
         symbol = f"{name}_{next(numbers)}"

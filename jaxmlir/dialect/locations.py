@@ -118,11 +118,9 @@ def _of_source(info: str) -> tuple[ir.Location, bool]:
 
 
 def name_arguments(function: Any, names: Sequence[str]) -> None:
-    """Gives the arguments of a function names (``params['w']``), stored in their locations.
-
-    An argument with an empty name gets none.  Does nothing if the numbers of names and arguments
-    differ.
-    """
+    """Gives the arguments of a function names (``params['w']``), stored in their locations.  An
+    argument with an empty name gets none.  Does nothing if the numbers of names and arguments
+    differ."""
     arguments = function.arguments
     if len(names) == len(arguments):
         for argument, name in zip(arguments, names, strict=True):
@@ -191,12 +189,8 @@ _of_bodies: dict[Any, ir.Location] = {}
 
 
 def of_body(call: ir.Location, scope: str) -> ir.Location:
-    """The location to copy the ops of a called function to: that of the call, with one more scope
-    on its name stack, as in JAX's lowering of the call.
-
-    Args:
-      scope: ``"jit(layer)"``.
-    """
+    """The location to copy the ops of a called function to: that of the call, with one more scope,
+    such as ``"jit(layer)"``, on its name stack, as in JAX's lowering of the call."""
     key = (scope, call.attr)
     location = _of_bodies.get(key)
     if location is None:

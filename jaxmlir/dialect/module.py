@@ -117,11 +117,8 @@ class Module:
         return sorted(name for name in names if name.startswith("__") or not name.startswith("_"))
 
     def new_rule_tracing(self, *imported: Any) -> Any:
-        """The tracer of this module's custom derivative rules.
-
-        Args:
-          imported: for an imported module, the table of its untraced rules, and the importer.
-        """
+        """The tracer of this module's custom derivative rules.  For an imported module, it is given
+        the table of its untraced rules, and the importer."""
         raise NotImplementedError
 
     @classmethod
@@ -215,11 +212,8 @@ class Module:
         return False
 
     def changed(self, functions: dict[str, func.FuncOp] | None = None) -> None:
-        """Drops everything that was derived from the module.
-
-        Args:
-          functions: the functions that the module has now, if the caller knows them.
-        """
+        """Drops everything that was derived from the module, whose functions the caller may
+        know."""
         self.state: object = object()
         self._analyses.clear()
         forget_analyses(self)
@@ -405,11 +399,8 @@ class Module:
         return at_op(ImportingError, error, "func.func", place, f"op @{function.name.value}")
 
     def check_types(self, function: func.FuncOp) -> None:
-        """Checks that arguments and results have types of the dialect.
-
-        Raises:
-          ImportingError: one does not; names the function and its position.
-        """
+        """Checks that the types of arguments and results are of the dialect; an ImportingError names the
+        function and the position of one that is not."""
         try:
             for type_ in (*function.type.inputs, *function.type.results):
                 aval_of(type_)
@@ -424,11 +415,8 @@ class Module:
 
 
 def check_program(program: Any) -> None:
-    """Checks that an object to be evaluated op by op is a program, not a function.
-
-    Raises:
-      ArgumentError: it is not a program.
-    """
+    """Checks that an object to be evaluated op by op is a program; an ArgumentError if it is
+    not."""
     if not isinstance(program, Module):
         raise ArgumentError(
             f"expected a Program, as jaxmlir.trace(f)(*args) returns, got {program!r}"
@@ -466,11 +454,8 @@ def version_faults(module: ir.Module, filename: str) -> list[Diagnostic]:
 
 
 def named_arguments(program: Module, symbol: str, numbers: Iterable[int]) -> tuple[bool, ...]:
-    """Which flat arguments of ``@symbol`` an option lists by number.
-
-    Raises:
-      TransformError: the function has no argument with one of the numbers.
-    """
+    """Which flat arguments of ``@symbol`` an option lists by number; an error if there is no such
+    one."""
     function = program.function(symbol)
     program.check_types(function)
     total, numbers = len(function.arguments), set(numbers)

@@ -105,11 +105,8 @@ def size_variable(name: str, avals: Iterable[Any]) -> Any:
 
 @functools.lru_cache(maxsize=1 << 16)
 def batched_type(type_: ir.Type, dim: int | None, size: int, mesh_axis: Any = None) -> ir.Type:
-    """The type with a dimension of ``size`` inserted at ``dim``.
-
-    Args:
-      mesh_axis: the explicit mesh axis, or axes, that the dimension is sharded over.
-    """
+    """The type with a dimension of ``size``, sharded over an explicit mesh axis or axes, inserted
+    at ``dim``."""
     if dim is None:
         return type_
     return type_of(core.unmapped_aval(size, dim, aval_of(type_), mesh_axis))

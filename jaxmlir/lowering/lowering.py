@@ -604,11 +604,8 @@ class _RuleArguments(NamedTuple):
 
 
 def refuse_custom_lin(program: Module, op: Any, verb: str) -> NoReturn:
-    """Fails on a linear map of which only the transpose is known.
-
-    Args:
-      verb: what cannot be done with it, such as "lowered".
-    """
+    """Fails on a linear map of which only the transpose is known: it cannot be "lowered"
+    (``verb``)."""
     raise forward_mode_error(
         program,
         op,

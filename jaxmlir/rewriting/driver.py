@@ -104,11 +104,7 @@ def _rewrite(function: func.FuncOp, rewrites: Mapping[str, Rewrite], converts: b
 
 
 def replace(op: Any, values: Sequence[ir.Value]) -> None:
-    """Replaces an op's results by values, and erases the op.
-
-    Raises:
-      PassError: the number of values or their types differ from the results'.
-    """
+    """Replaces an op's results by values of their number and types, and erases the op."""
     results = list(op.results)
     types, got = [r.type for r in results], [v.type for v in values]
     if types != got and not _fits(types, got):

@@ -73,9 +73,9 @@ class SplitFunction(NamedTuple):
     """The symbols of the two functions that one was split into."""
 
     first: str
-    """Its last results are the residuals."""
+    """The first half, whose last results are the residuals."""
     second: str
-    """Its first arguments are the residuals."""
+    """The second half, whose first arguments are the residuals."""
     num_residuals: int
     pattern: Mask
     """Which results of the original the second one gives, or takes the cotangents of."""

@@ -134,11 +134,8 @@ def write_cotangents(
     active: Sequence[bool],
 ) -> list[ir.Value]:
     """Writes the transposes of linear ops, the last one first; the cotangents of active arguments.
-
-    Args:
-      linear: the ops, with residuals that are available at the current insertion point.
-      seeds: the numbers of values, and their cotangents.
-    """
+    The ops' residuals are available at the current insertion point; ``seeds`` are numbers of
+    values, and their cotangents."""
     cotangents = Cotangents(body)
     for value, cotangent in seeds:
         cotangents.add(value, cotangent)

@@ -41,11 +41,8 @@ from jaxmlir.support.masks import chosen, left_out
 def unmet(
     op: Any, attr: ir.Attribute, kind: str, each: str = ""
 ) -> Iterator[tuple[str, ir.Attribute]]:
-    """The requirements of a kind that an attribute does not meet, each with the attribute or item.
-
-    Args:
-      each: what a tuple has one item each for; see :class:`jaxmlir.dialect.ops.Attr`.
-    """
+    """The requirements of a kind that an attribute does not meet, each with the attribute or item;
+    ``each`` is what a tuple has one item each for (see :class:`jaxmlir.dialect.ops.Attr`)."""
     if each:
         yield from _unmet_by_items(op, attr, kind, each)
     elif requirement := _unmet(op, attr, kind):

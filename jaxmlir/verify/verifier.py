@@ -244,11 +244,9 @@ class Verifier:
         return None if errors else callees
 
     def with_functions(self, key: Signature) -> tuple[Any, ...] | None:
-        """A signature with the checked properties of functions in place of their symbols.
-
-        ``None`` if the check needs more than these: functions with effects, values that only this
-        program has.  Marks of untraced rules are left out: each is another number.
-        """
+        """A signature with the checked properties of functions in place of their symbols.  ``None``
+        if the check needs more than these: functions with effects, values that only this program
+        has.  Marks of untraced rules are left out: each is another number."""
         parts: list[Any] = [key.name, key.operands, key.results]
         for name, attr in key.attributes:
             if name == MARK and isinstance(attr, ir.IntegerAttr):
@@ -381,11 +379,7 @@ class Verifier:
 def evaluate(
     reader: codec.Reader, op: Any, name: str, check_vma: bool
 ) -> tuple[Any, list[Any], Any]:
-    """The primitive, and the results' abstract values and effects that JAX computes.
-
-    Args:
-      reader: reads the functions among the op's attributes.
-    """
+    """The primitive, and the results' abstract values and effects that JAX computes."""
     primitive, parameters = params.of_op(op, name, reader)
     ctx = effect_attributes.ctx_of(op.attributes)
     variables: dict[ir.Value, Any] = {}

@@ -278,14 +278,9 @@ def where(holds: Any, new: Any, old: Any) -> Any:
 def with_one_condition(
     cond: Any, body: Any, cond_consts: Sequence[Any], body_consts: Sequence[Any]
 ) -> tuple[Any, Any, list[Any]]:
-    """Makes the array condition of a loop a scalar one: whether it holds anywhere.
-
-    A ``while`` that JAX has batched has such a condition; where it does not hold, the carry stays
-    as it is.
-
-    Returns:
-      The new condition, body, and constants of the body.
-    """
+    """Makes the array condition of a loop a scalar one, whether it holds anywhere; gives it, the
+    new body and its constants.  A ``while`` that JAX has batched has such a condition; where it
+    does not hold, the carry stays as it is."""
     if not cond.out_avals[0].shape:
         return cond, body, list(body_consts)
     nconsts = len(body_consts)

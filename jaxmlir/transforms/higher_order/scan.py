@@ -317,14 +317,8 @@ def _batched(rules: Rules, scan: ScanOp, dims: Dims, axis: Any) -> tuple[list[in
 def jvp_body(
     rules: Rules, symbol: str, counts: tuple[int, int], active: Sequence[bool]
 ) -> tuple[str, Mask]:
-    """The body that carries and scans over tangents beside primals.
-
-    Args:
-      active: which arguments have tangents.
-
-    Returns:
-      Its symbol, and which results of the body have tangents.
-    """
+    """The body that carries and scans over tangents beside primals, for the active arguments: its
+    symbol, and which results of the body have tangents."""
     _, num_carry = counts
     results = rules.program.function(symbol).type.results
     _, carry, _ = split(active, *counts)
@@ -381,11 +375,7 @@ def partial_eval_body(
     rules: Rules, symbol: str, counts: tuple[int, int], unknown: Sequence[bool]
 ) -> tuple[SplitScanBodies, Mask]:
     """The bodies of the loops over known and over unknown values, and which results the second one
-    gives.
-
-    Args:
-      unknown: which arguments are unknown; a carry counts if it is unknown in any iteration.
-    """
+    gives.  A carry counts as unknown if it is unknown in any iteration."""
     consts, carry, _ = split(unknown, *counts)
     slices = len(rules.program.function(symbol).type.results) - len(carry)
     halves = partial_eval(rules, symbol, unknown, required=(*carry, *[False] * slices))

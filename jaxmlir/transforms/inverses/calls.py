@@ -224,12 +224,9 @@ def callee(site: Site) -> str:
 
 
 def can_expand(site: Site, with_rules: bool = False) -> bool:
-    """Whether an op whose operands are not all known may be replaced: a call by the ops of the
-    callee, an update by its steps.
-
-    Args:
-      with_rules: also replace the call of a library function, which has a rule as a whole.
-    """
+    """Whether an op whose operands are not all known may be replaced: a call, without or
+    ``with_rules`` for the library function as a whole, by the ops of the callee, an update by its
+    steps."""
     if all(site.known(site.operands)):
         return False
     if isinstance(site.rule, Update):

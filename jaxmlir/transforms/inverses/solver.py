@@ -216,11 +216,8 @@ class Solver:
         self.touch(value)
 
     def touch(self, value: ir.Value, where: np.ndarray | None = None) -> None:
-        """Queues the ops around a value to be visited again.
-
-        Args:
-          where: the elements that are new; by default all.
-        """
+        """Queues the ops around a value to be visited again, some (by default all) elements of
+        which are new."""
         waiting = self._waiting
         # A value in thousands of pieces has as many ops that each read one of them.
         is_partial = where is not None and not self.of(value).is_complete
