@@ -204,8 +204,8 @@ def is_used(value: ir.Value) -> bool:
 
 
 def erase(op: Any) -> None:
-    """Erases an op; a :class:`PassError` if it has uses: MLIR's bindings would erase it all the same, and
-    reading such an operand reads freed memory."""
+    """Erases an op; a :class:`PassError` if it has uses: MLIR's bindings would erase it all the
+    same, and reading such an operand reads freed memory."""
     operation = op.operation
     for result in operation.results:
         use = next(result.uses, None)

@@ -399,8 +399,8 @@ class Module:
         return at_op(ImportingError, error, "func.func", place, f"op @{function.name.value}")
 
     def check_types(self, function: func.FuncOp) -> None:
-        """Checks that the types of arguments and results are of the dialect; an ImportingError names the
-        function and the position of one that is not."""
+        """Checks that the types of arguments and results are of the dialect; an ImportingError
+        names the function and the position of one that is not."""
         try:
             for type_ in (*function.type.inputs, *function.type.results):
                 aval_of(type_)
