@@ -100,11 +100,8 @@ class RuleFiles:
         return value
 
     def add(self, key: bytes, make: Callable[[], bytes | None]) -> None:
-        """Stores a value for a key when :meth:`write` is called next.
-
-        Args:
-          make: gives the value, or ``None`` if there is nothing to store after all.
-        """
+        """Stores a value for a key when :meth:`write` is called next; ``make`` may give ``None``
+        after all."""
         self._new[key] = make
 
     @property

@@ -287,11 +287,8 @@ class InstanceProperty(property):
 
 
 class CallProperty(property):
-    """A ``__call__`` that is the value of another attribute.
-
-    Python calls that attribute directly.  A Python frame in between would add a tenth to the cost
-    of dispatching a compiled function.
-    """
+    """A ``__call__`` that is the value of another attribute, which Python calls directly.  A Python
+    frame in between would add a tenth to the cost of dispatching a compiled function."""
 
     def __init__(self, attribute: str, doc: str | None = None):
         super().__init__(operator.attrgetter(attribute))

@@ -75,12 +75,8 @@ class Recipe(NamedTuple):
         return self._replace(steps=(*self.steps, step))
 
     def make(self, target: Target, *, stored: bool = True) -> Any:
-        """The program for a target.
-
-        Args:
-          stored: run the passes that decide what is stored now.  Otherwise they run when the result
-            is lowered, as derivatives require.
-        """
+        """The program for a target.  Unless ``stored``, the passes that decide what is stored run
+        when the result is lowered, as derivatives require."""
         program = self.source(target)
         for step in self.steps:
             program = step(program, target, stored)
@@ -88,11 +84,7 @@ class Recipe(NamedTuple):
 
 
 class Versions:
-    """The forms of a program, each made when it is first asked for.
-
-    Args:
-      forms: the forms that have been made; new ones are added.
-    """
+    """The forms of a program, each made when it is first asked for and kept in ``forms``."""
 
     def __init__(self, program: Any, forms: dict[Any, Any]):
         self._program, self._forms = program, forms
@@ -103,11 +95,8 @@ class Versions:
         return self._forms[key]
 
     def for_target(self, target: Target, *, stored: bool = True) -> Any:
-        """The program for a target: itself, unless another one was assumed for optimizing it.
-
-        Args:
-          stored: as for :meth:`Recipe.make`, if the program is made again.
-        """
+        """The program for a target: itself, unless another one was assumed for optimizing it; then
+        it is made again, as by :meth:`Recipe.make`."""
         program = self._program
         if program.recipe is None or target == program.target:
             return program

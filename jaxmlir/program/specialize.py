@@ -55,12 +55,9 @@ def solve(program: Module, shapes: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
 
 
 def sizes_missing_in(avals: Sequence[Any], program: Module) -> Any | None:
-    """The argument that a function of ``avals`` lacks to determine a program's symbolic sizes.
-
-    Returns:
-      An abstract value without elements, whose shape has all dimension variables of the program's
-      arguments; ``None`` where the shapes of ``avals`` determine these.
-    """
+    """The argument that a function of ``avals`` lacks to determine a program's symbolic sizes: an
+    abstract value without elements, whose shape has all dimension variables of the program's
+    arguments; ``None`` where the shapes of ``avals`` determine these."""
     symbolic = [dim for aval in program.in_avals if is_symbolic(aval) for dim in aval.shape]
     symbolic = [dim for dim in symbolic if not core.is_constant_dim(dim)]
     if not symbolic:
@@ -151,11 +148,9 @@ def specialize(program: M, sizes: Sizes) -> M:
 
 
 def for_device_of(program: Module, flat: Sequence[Any]) -> Any:
-    """The program, with its arguments' kind of device in meshes that do not name a kind.
-
-    Programs loaded from files have such meshes.  JAX compares types with the kind of device in
-    them, so it has to be the same in all.
-    """
+    """The program, with its arguments' kind of device in meshes that do not name a kind.  Programs
+    loaded from files have such meshes.  JAX compares types with the kind of device in them, so it
+    has to be the same in all."""
     meshes = [aval.sharding.mesh for aval in program.in_avals if hasattr(aval, "sharding")]
     if all(mesh.empty or mesh.abstract_device is not None for mesh in meshes):
         return program

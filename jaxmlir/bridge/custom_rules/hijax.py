@@ -242,11 +242,7 @@ def _num_consts(prim: Any) -> int:
 
 
 class HijaxRule:
-    """One of the rules of a primitive.
-
-    Attributes:
-      function: the user's function of the rule, or a wrapper of JAX's around it.
-    """
+    """One of the rules of a primitive: the user's function, or a wrapper of JAX's around it."""
 
     def __init__(self, prim: Any, function: Any):
         self.prim = prim
@@ -323,11 +319,8 @@ def _backward(rule: HijaxRule, n: int, traced: lu.Store) -> Callable[..., list[A
 
 
 def cotangents_of(prim: Any, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-    """The cotangents that the backward rule of a primitive gives for all operands.
-
-    Args:
-      residuals: the residuals from its forward rule, in one or several pytrees.
-    """
+    """The cotangents that the backward rule of a primitive gives for all operands; the residuals of
+    its forward rule are in one or several pytrees."""
     converted = [
         ad_util.Zero(ct.aval) if type(ct) is ad_util.SymbolicZero else ct for ct in cotangents
     ]

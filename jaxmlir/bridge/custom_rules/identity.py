@@ -204,11 +204,8 @@ def _is_plain(cls: type) -> bool:
 
 
 class SerialThunk:
-    """A thunk of a rule that one thread at a time can run.
-
-    Args:
-      lock: held while the rule is traced.
-    """
+    """A thunk of a rule that one thread at a time can run; the lock is held while the rule is
+    traced."""
 
     def __init__(self, rule: Any, lock: AbstractContextManager[Any]):
         self.rule = rule

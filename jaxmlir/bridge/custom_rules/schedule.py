@@ -69,11 +69,8 @@ class RuleTracing:
         return self._read_as is not None
 
     def read_as(self, make: Callable[[], Module | None]) -> None:
-        """Replaces the program by an equivalent one as soon as somebody looks at it.
-
-        Args:
-          make: returns the other program, or ``None`` to keep this one.
-        """
+        """Replaces the program by an equivalent one as soon as somebody looks at it.  ``make``
+        returns the other program, or ``None`` to keep this one."""
         self._read_as = make
 
     def forget(self) -> None:
@@ -168,18 +165,14 @@ class RuleTracing:
 
     def tell(self, op: Any, zeros: Mask) -> dict[str, ir.Attribute]:
         """Traces the rule of an op that is told which tangents (for a custom_lin: cotangents) are
-        zero, and returns the attribute that names it or says why there is none.
-
-        Empty for an op whose rule is not told, or that was read from a file with all its rules.
-        """
+        zero, and returns the attribute that names it or says why there is none.  Empty for an op
+        whose rule is not told, or that was read from a file with all its rules."""
         return self._asked(lambda pending: pending.tell(op, zeros)) if self.can_tell(op) else {}
 
     def forward_alone(self, op: Any) -> dict[str, ir.Attribute]:
         """Traces the forward rule of a custom_vjp call without the backward rule, if possible, and
-        returns the attribute that names it.  The op itself is not changed.
-
-        Empty for an op that has its rules, or whose forward rule is made with the backward rule.
-        """
+        returns the attribute that names it.  The op itself is not changed.  Empty for an op that
+        has its rules, or whose forward rule is made with the backward rule."""
         if not (self._is_due(op) and self.table is not None and self.table.of(op) is not None):
             return {}
         return self._asked(lambda pending: pending.forward_alone(op))

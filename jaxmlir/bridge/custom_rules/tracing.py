@@ -85,14 +85,9 @@ _are_of_jax: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
 
 def trace_jvp(eqn: Any, in_avals: Sequence[Any], in_zeros: Mask) -> TracedRule:
-    """Traces the rule of a ``custom_jvp_call`` equation, or reuses the trace of a rule of JAX's.
-
-    Dead code is removed, within loops too: a rule that differentiates a function has its primals
-    and tangents in one loop, but may return only some of them.
-
-    Args:
-      in_zeros: which tangents are zero.
-    """
+    """Traces the rule of a ``custom_jvp_call`` equation for some zero tangents, or reuses the trace
+    of a rule of JAX's.  Dead code is removed, within loops too: a rule that differentiates a
+    function has its primals and tangents in one loop, but may return only some of them."""
     thunk = eqn.params["jvp_jaxpr_fun"]
     key = _key(thunk)
     if key is None:

@@ -61,11 +61,8 @@ def finish(
     name: str | None = None,
     arg_names: Sequence[str] = (),
 ) -> Program:
-    """Makes ``@symbol`` the program's public function, under ``name`` where that is free.
-
-    Args:
-      arg_names: the names of the flat arguments, if they have names.
-    """
+    """Makes ``@symbol``, whose flat arguments may have names, the program's public function, under
+    ``name`` where that is free."""
     with scope():
         program.changed()
         uses = SymbolUses(program)

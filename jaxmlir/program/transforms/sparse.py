@@ -220,12 +220,9 @@ def _joined(tree: Any, dtype: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class StencilCompression(Compression):
-    """A Jacobian that is computed at all sizes.
-
-    Its entries are in the order of the pattern's pieces, e.g. diagonal by diagonal.  An entry whose
-    element is in an earlier piece, or outside its own piece, is padding as in JAX: a 0 with an
-    index out of bounds.
-    """
+    """A Jacobian that is computed at all sizes.  Its entries are in the order of the pattern's
+    pieces, e.g. diagonal by diagonal.  An entry whose element is in an earlier piece, or outside
+    its own piece, is padding as in JAX: a 0 with an index out of bounds."""
 
     sorted_and_unique: ClassVar[bool] = False
 
