@@ -27,10 +27,8 @@ from jaxmlir.dialect.types import aval_of
 
 
 class OpView:
-    """An op with its name, its operands, and its attributes, which are read on first use.
-
-    Unpacks to op, name and operands: ``for op, name, operands in ops_of(function)``.
-    """
+    """An op with its name, its operands, and its attributes, which are read on first use.  Unpacks
+    to op, name and operands: ``for op, name, operands in ops_of(function)``."""
 
     __slots__ = ("attributes", "name", "op", "operands")
 
@@ -65,10 +63,8 @@ def attributes_of(op: Any) -> dict[str, ir.Attribute]:
 
 
 def ops_of(function: func.FuncOp) -> Iterator[OpView]:
-    """The ops before the return, in order.
-
-    The current op may be replaced; later ops are read with the operands they have by then.
-    """
+    """The ops before the return, in order.  The current op may be replaced; later ops are read with
+    the operands they have by then."""
     for op in list(body_of(function).operations):
         name = op.name if type(op) is ir.OpView else op.operation.name
         if name != "func.return":
@@ -164,10 +160,8 @@ class FunctionView:
         return inlined
 
     def with_put_in(self, ops: Iterable[InsertedOp]) -> FunctionView:
-        """A view of the function after ``ops``, given in program order, were inserted.
-
-        Reading the function again would ask the bindings for the operands of every op.
-        """
+        """A view of the function after ``ops``, given in program order, were inserted.  Reading the
+        function again would ask the bindings for the operands of every op."""
         extended = self._begun()
         values, start = list(range(self.arity)), 0
         for op, after, reads, replaced in ops:

@@ -21,10 +21,8 @@ CalleeRule = Callable[[Any, str, dict[str, func.FuncOp]], str | None]
 
 
 class AnalysisManager:
-    """The functions of a program as they were when they were read.
-
-    A pass that has changed a function must not ask for it again before ``program.changed()``.
-    """
+    """The functions of a program as they were when they were read.  A pass that has changed a
+    function must not ask for it again before ``program.changed()``."""
 
     def __init__(self, functions: dict[str, func.FuncOp]):
         self._functions = functions

@@ -63,10 +63,8 @@ class Work:
         return self.like(body.ops[index], body.signatures[index])
 
     def like(self, op: Any, signature: Signature) -> float:
-        """The work of one op, cached by signature.
-
-        The cache is shared by all programs for ops that refer to no functions.
-        """
+        """The work of one op, cached by signature.  The cache is shared by all programs for ops
+        that refer to no functions."""
         cache = self._by_signature if may_have_functions(signature.name) else self._leaves
         work = cache.get(signature)
         if work is None:
@@ -141,10 +139,8 @@ def is_narrow(dtype: Any) -> bool:
 
 
 def can_be_summed(dtype: Any) -> bool:
-    """Whether numbers of a dtype may be added up in another order, and scaled afterwards.
-
-    Floats with a small range of exponents would overflow.
-    """
+    """Whether numbers of a dtype may be added up in another order, and scaled afterwards.  Floats
+    with a small range of exponents would overflow."""
     if dtypes.issubdtype(dtype, np.inexact):
         return dtypes.finfo(dtype).maxexp >= 128
     return dtypes.issubdtype(dtype, np.integer)

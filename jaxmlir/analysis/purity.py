@@ -15,10 +15,8 @@ from jaxmlir.dialect.ops.random import RANDOM
 
 
 def is_pure(name: str) -> bool:
-    """Whether ops with a name are pure, apart from the effects that they declare.
-
-    An unknown primitive is taken to have no other effects; an op of another dialect may have any.
-    """
+    """Whether ops with a name are pure, apart from the effects that they declare.  An unknown
+    primitive is taken to have no other effects; an op of another dialect may have any."""
     return name not in _IMPURE and not is_foreign(name)
 
 

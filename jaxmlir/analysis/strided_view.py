@@ -152,9 +152,8 @@ def slice_of(node: OpView) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int,
 
 def unit_dims(node: OpView, shape: Sequence[int], other: Sequence[int]) -> list[int | None] | None:
     """For each dimension of ``shape``, the dimension of ``other``, or ``None`` if its size is 1.
-
-    The whole result is ``None`` if the op between them does more than add or drop such dimensions.
-    """
+    The whole result is ``None`` if the op between them does more than add or drop such
+    dimensions."""
     if node.name not in UNIT_DIMS or len(node.operands) != 1 or "sharding" in node.attributes:
         return None
     if node.name == "jaxpr.reshape" and node.get("dimensions") is not None:

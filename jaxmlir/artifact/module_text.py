@@ -215,9 +215,7 @@ _WITHOUT_DEVICES = r"{AbstractMesh = {axis_names = \1, axis_sizes = \3, axis_typ
 
 def without_devices(text: str) -> str:
     """A module's text with its meshes described by the names and sizes of axes, without devices.
-
-    It replaces attributes, not the contents of strings, in which a quotation mark is escaped.
-    """
+    It replaces attributes, not the contents of strings, in which a quotation mark is escaped."""
     if "Mesh = {" not in text:
         return text
     return _DEVICES.sub(_WITHOUT_DEVICES, _KIND.sub("", text))

@@ -67,10 +67,8 @@ def digest(*parts: bytes) -> bytes:
 
 
 class RuleFiles:
-    """The entries in a directory, and the new ones of this process.
-
-    Errors of the file system only cause entries to be missing or unwritten.
-    """
+    """The entries in a directory, and the new ones of this process.  Errors of the file system only
+    cause entries to be missing or unwritten."""
 
     def __init__(self, directory: str):
         self.directory = directory
@@ -303,10 +301,8 @@ def current() -> RuleCache | None:
 
 
 def settle() -> None:
-    """Writes new entries, unless the process did so a moment ago.
-
-    A server may be killed at any time, but makes most entries when it lowers its first program.
-    """
+    """Writes new entries, unless the process did so a moment ago.  A server may be killed at any
+    time, but makes most entries when it lowers its first program."""
     files = kept_files()
     if files is not None and files.waiting and time.monotonic() > _settled[0] + INTERVAL:
         _write(files)

@@ -231,10 +231,8 @@ def _key_impl(tag: str) -> str:
 def split_static(
     f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """Binds the literal arguments into the function, as static ones; the abstract ones stay.
-
-    An argument is static if none of its leaves stands for an array.
-    """
+    """Binds the literal arguments into the function, as static ones; the abstract ones stay.  An
+    argument is static if none of its leaves stands for an array."""
     dynamic = list(map(is_abstract, args))
     static_kwargs = {k: v for k, v in kwargs.items() if not is_abstract(v)}
     dynamic_kwargs = {k: concrete_scalars(v) for k, v in kwargs.items() if is_abstract(v)}

@@ -299,9 +299,7 @@ def run_tool(
     tool: str, body: Callable[[Sequence[str]], int | None], argv: Sequence[str] | None = None
 ) -> int:
     """Runs a tool's body; prints an error that the body does not report itself, with status 1.
-
-    After Ctrl-C, the status is the one that a shell gives a command that it ended.
-    """
+    After Ctrl-C, the status is the one that a shell gives a command that it ended."""
     before, colored = unknown_nodes.set(True), _wants_color.set(None)
     if sys.stderr is None:
         # It is closed, and `print` would write to stdout.

@@ -716,11 +716,9 @@ def _target(where: str | None, index: int, marked: list[bool]) -> int:
 
 
 def unmet(text: str, diagnostics: Iterable[Diagnostic], filename: str) -> list[Diagnostic]:
-    """What is wrong: unexpected diagnostics, and expectations that were not met.
-
-    All errors, warnings and remarks must be expected; notes may be. The note with which MLIR prints
-    the operation does not count.
-    """
+    """What is wrong: unexpected diagnostics, and expectations that were not met.  All errors,
+    warnings and remarks must be expected; notes may be. The note with which MLIR prints the
+    operation does not count."""
     open_expectations = read_expectations(text)
     wrong = []
     for d in command_line.flattened(diagnostics):

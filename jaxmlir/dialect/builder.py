@@ -164,10 +164,8 @@ def reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
 
 
 def inline(function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
-    """Copies a function's body to the current insertion point; returns its results.
-
-    The ops get the current location, that of the call, as their call site.
-    """
+    """Copies a function's body to the current insertion point; returns its results.  The ops get
+    the current location, that of the call, as their call site."""
     return list(jax_mlir_ext.inlined_func_call(function.operation, list(args)))
 
 

@@ -89,10 +89,8 @@ def effects_of(op: Any) -> ir.ArrayAttr | None:
 
 
 def is_lasting(name: str, listed: ir.ArrayAttr | None) -> bool:
-    """Whether an op must be kept because of its name or of an effect that it lists.
-
-    Ops of other dialects are kept: these know the effects, and MLIR's ``canonicalize`` asks them.
-    """
+    """Whether an op must be kept because of its name or of an effect that it lists.  Ops of other
+    dialects are kept: these know the effects, and MLIR's ``canonicalize`` asks them."""
     return name in _ALWAYS_KEPT or is_foreign(name) or (listed is not None and _are_lasting(listed))
 
 

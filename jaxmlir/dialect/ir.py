@@ -286,10 +286,8 @@ _STRING_OR_BRACE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]')
 
 
 def with_mesh_aliases(text: str) -> str:
-    """The MLIR text with each mesh defined once, at the top, and referred to by an alias.
-
-    Inside ``shard_map`` every type and every op names the mesh.
-    """
+    """The MLIR text with each mesh defined once, at the top, and referred to by an alias.  Inside
+    ``shard_map`` every type and every op names the mesh."""
     if "Mesh = {" not in text:
         return text
     aliases: dict[str, str] = {}
@@ -378,10 +376,8 @@ def new_function(
     *,
     visibility: str = "private",
 ) -> tuple[func.FuncOp, ir.Block]:
-    """A function and its empty body; the context must be entered.
-
-    The class of the bindings takes twice as long.
-    """
+    """A function and its empty body; the context must be entered.  The class of the bindings takes
+    twice as long."""
     op = ir.Operation.create(
         "func.func",
         attributes={
@@ -416,9 +412,7 @@ def is_private(function: func.FuncOp) -> bool:
 
 def rename_symbol(module: ir.Module, old: str, new: str) -> None:
     """Renames a symbol (a function or a mesh) and its uses; a symbol in the way is renamed, too.
-
-    The module's context must be entered.
-    """
+    The module's context must be entered."""
     if old == new:
         return
     named = [op for op in module.body.operations if "sym_name" in op.attributes]

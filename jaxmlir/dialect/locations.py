@@ -47,9 +47,7 @@ def _tracebacks() -> Any:
 
 def of_equation(source_info: Any, function: ir.Location) -> ir.Location:
     """The location of an equation; its function's if JAX made it, e.g. to increment a loop counter.
-
-    The context must be entered.
-    """
+    The context must be entered."""
     traceback = source_info.traceback
     stack = source_info.name_stack
     location = _of_traceback.get(traceback)
@@ -146,10 +144,8 @@ def user_position(source_info: Any) -> tuple[str, int, int]:
 
 
 def position(location: ir.Location) -> tuple[str, int, int]:
-    """The user's file, line and column: the innermost frame of a location outside JAX's files.
-
-    If all frames are in JAX's files, the innermost one; ``("", 0, 0)`` if there is none.
-    """
+    """The user's file, line and column: the innermost frame of a location outside JAX's files.  If
+    all frames are in JAX's files, the innermost one; ``("", 0, 0)`` if there is none."""
     frames = frames_of(location)
     user_frames = (p for p in frames if not is_of_jax(p[0]))
     return next(user_frames, frames[0] if frames else ("", 0, 0))
@@ -168,10 +164,8 @@ def is_of_jax(file: str) -> bool:
 
 
 def split(location: ir.Location) -> tuple[str, ir.Location]:
-    """The name stack of an op's location, or an empty string, and its frames.
-
-    A name directly on a file position is not a name stack but the name of a Python function.
-    """
+    """The name stack of an op's location, or an empty string, and its frames.  A name directly on a
+    file position is not a name stack but the name of a Python function."""
     if isinstance(location, ir.NameLoc):
         child = location.child_loc
         if not isinstance(child, ir.FileLineColLoc):

@@ -113,10 +113,8 @@ def batched_type(type_: ir.Type, dim: int | None, size: int, mesh_axis: Any = No
 
 
 def linear_aval(aval: Any) -> Any:
-    """The cotangent type that a transpose takes for a result and gives for a linear argument.
-
-    An integer function can be linear, too, though it has no derivative.
-    """
+    """The cotangent type that a transpose takes for a result and gives for a linear argument.  An
+    integer function can be linear, too, though it has no derivative."""
     is_integer = isinstance(aval, core.ShapedArray) and dtypes.issubdtype(aval.dtype, np.integer)
     return aval if is_integer else aval.to_ct_aval()
 
@@ -140,11 +138,9 @@ _WIDE = frozenset(map(np.dtype, ("int64", "uint64", "float64", "complex128")))
 
 
 def widths_of(avals: Iterable[Any]) -> contextlib.AbstractContextManager[Any]:
-    """A context in which JAX keeps 64-bit types while it works on some values.
-
-    JAX's rules convert their results to the types of their operands, which JAX narrows unless
-    ``jax_enable_x64`` is set; but a program has the same types wherever it is read.
-    """
+    """A context in which JAX keeps 64-bit types while it works on some values.  JAX's rules convert
+    their results to the types of their operands, which JAX narrows unless ``jax_enable_x64`` is
+    set; but a program has the same types wherever it is read."""
     narrowed = any(map(is_narrowed, avals))
     return jax.enable_x64(True) if narrowed else contextlib.nullcontext()
 

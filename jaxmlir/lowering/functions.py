@@ -64,11 +64,8 @@ class Nesting:
         self, ctx: Any, callee: Any, args: Sequence[Any]
     ) -> tuple[list[Any], Any] | None:
         """A placeholder for the results of a call and the tokens after it; ``None`` if the body
-        must be lowered now.
-
-        It must if it depends on where it is written: within a context manager of JAX's, or with
-        constants that are passed to the enclosing function.
-        """
+        must be lowered now.  It must if it depends on where it is written: within a context manager
+        of JAX's, or with constants that are passed to the enclosing function."""
         if (
             self.depth < MAX_DEPTH
             or ctx.const_lowering

@@ -182,10 +182,8 @@ class Trial:
         self._reference: Any = None
 
     def run(self) -> Choice:
-        """Compiles and times the candidates, and returns the choice.
-
-        An error in level 0 is passed on; other forms that cannot be compiled are left out.
-        """
+        """Compiles and times the candidates, and returns the choice.  An error in level 0 is passed
+        on; other forms that cannot be compiled are left out."""
         with progress(f"tuning {self._name}") as say:
             temporaries = self._compile(Choice(0), say, {})
             said: dict[str, int] = {}
@@ -326,10 +324,8 @@ def _temporaries(compiled: Any) -> int:
 
 
 def difference(expected: Any, actual: Any) -> str:
-    """How results differ by more than rounding, in words; empty if they do not.
-
-    Floats may differ by the square root of their precision, relative to the array's largest number.
-    """
+    """How results differ by more than rounding, in words; empty if they do not.  Floats may differ
+    by the square root of their precision, relative to the array's largest number."""
     pairs = zip(jax.tree.leaves(expected), jax.tree.leaves(actual), strict=True)
     for number, (a, b) in enumerate(pairs):
         if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):

@@ -146,10 +146,8 @@ def split_classes(class_of: dict[str, int], uses: Mapping[str, tuple[str, ...]])
 
 
 def _outline(function: func.FuncOp) -> tuple[ir.FunctionType, str]:
-    """The type of a function and the name of its first op: equal for equal functions.
-
-    The type alone would not do: a function that only calls another one has the same type.
-    """
+    """The type of a function and the name of its first op: equal for equal functions.  The type
+    alone would not do: a function that only calls another one has the same type."""
     first = body_of(function).operations[0]
     return function.type, first.operation.name
 

@@ -98,10 +98,8 @@ class Callee:
         return self.portable.exporter.jaxpr(self.symbol)
 
     def jaxpr_for(self, target: Target | None) -> Any:
-        """The function for a target, by default as it is, to become part of another program.
-
-        If it is not decided yet what is stored, it is decided together with the other program.
-        """
+        """The function for a target, by default as it is, to become part of another program.  If it
+        is not decided yet what is stored, it is decided together with the other program."""
         version = self.whole
         if target is not None and self.has_versions:
             version = version.versions.for_target(target, stored=version.when_lowered is None)
@@ -132,9 +130,7 @@ class Callee:
 
     def pruned(self, results: Mask) -> tuple[Mask, Callee] | None:
         """The arguments that the results need, and a callee with only these arguments and results.
-
-        ``None`` if this drops nothing from the function and the functions it calls.
-        """
+        ``None`` if this drops nothing from the function and the functions it calls."""
         key = ("prune", results)
         if key not in self._derived:
             with context():
@@ -157,11 +153,8 @@ class Callee:
 
 
 class PrunedCallee(Callee):
-    """A callee with some of a function's arguments and results.
-
-    Lowering leaves out what the variant does not need.  For transformations, it becomes a function
-    of a pruned program.
-    """
+    """A callee with some of a function's arguments and results.  Lowering leaves out what the
+    variant does not need.  For transformations, it becomes a function of a pruned program."""
 
     __slots__ = ("variant", "whole")
 

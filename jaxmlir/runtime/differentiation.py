@@ -54,11 +54,8 @@ def staged_everywhere_by(staging: Staging | None) -> None:
 
 @contextlib.contextmanager
 def as_given() -> Iterator[None]:
-    """Has JAX differentiate functions as they are given within the block.
-
-    Used around rules, which may differentiate functions in turn: their output is shared by all
-    programs.
-    """
+    """Has JAX differentiate functions as they are given within the block.  Used around rules, which
+    may differentiate functions in turn: their output is shared by all programs."""
     with _staging(None):
         yield
 

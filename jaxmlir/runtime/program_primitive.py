@@ -174,11 +174,9 @@ register_dce(call_p, _dce)
 
 
 def call(program: Module, symbol: str, args: list[Any]) -> list[Any]:
-    """Calls a function of a program on flat arguments, under the current trace.
-
-    References that the program makes itself are discharged first.  A function that takes references
-    is evaluated equation by equation instead: JAX discharges references by looking at equations.
-    """
+    """Calls a function of a program on flat arguments, under the current trace.  References that
+    the program makes itself are discharged first.  A function that takes references is evaluated
+    equation by equation instead: JAX discharges references by looking at equations."""
     if call_signature(program, symbol).uses_refs:
         pure = program.versions.pure
         if pure is None or call_signature(pure, symbol).uses_refs:
@@ -384,9 +382,7 @@ pe.partial_eval_jaxpr_custom_rules[call_p] = _partial_eval_by_policy
 
 class StubReader:
     """A ``Reader`` whose jaxprs have one ``jaxmlir_call`` equation, for rules that only call them.
-
-    Functions that take or make references keep their equations (see :func:`call`).
-    """
+    Functions that take or make references keep their equations (see :func:`call`)."""
 
     leaves_rules = False
     """Custom rules that are not traced yet are traced when they are read."""

@@ -102,11 +102,8 @@ def linearize(closed: Any, active: Mask, reverse: bool) -> tuple[Any, Any, Mask]
 
 def _linear_in(closed: Any, active: Mask) -> list[Sequence[int]]:
     """The sets of active operands that each give one term of the results' tangents: the equation
-    itself, on the tangents of these operands and the values of the others.
-
-    Empty unless JAX made the JVP rule from the primitive's linearity.  With such sets nothing needs
-    to be traced.
-    """
+    itself, on the tangents of these operands and the values of the others.  Empty unless JAX made
+    the JVP rule from the primitive's linearity.  With such sets nothing needs to be traced."""
     (eqn,) = open_jaxpr(closed)[0].eqns
     operands = [i for i, a in enumerate(active) if a]
     kind = linearity(eqn.primitive)
@@ -277,11 +274,9 @@ def _has_plain_jvp(eqn: Any) -> bool:
 
 
 def split_jvp(closed: Any, args: Sequence[Any], active: Mask) -> _JaxLinearization:
-    """Linearizes a primitive that has only a JVP rule, at half of JAX's cost.
-
-    The rule runs once, under a trace that computes what is known and records the ops that depend on
-    tangents.  JAX does so as well, but then traces the recorded ops a second time.
-    """
+    """Linearizes a primitive that has only a JVP rule, at half of JAX's cost.  The rule runs once,
+    under a trace that computes what is known and records the ops that depend on tangents.  JAX does
+    so as well, but then traces the recorded ops a second time."""
     (eqn,) = open_jaxpr(closed)[0].eqns
     with core.take_current_trace() as parent:
         nameless = source_info_util.new_name_stack()

@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 
 
 class NewFunction:
-    """A function under construction: its result types are set when it is finished.
-
-    A ``detached`` one is not in the module; its ops are copied in.
-    """
+    """A function under construction: its result types are set when it is finished.  A ``detached``
+    one is not in the module; its ops are copied in."""
 
     op: func.FuncOp
     block: ir.Block

@@ -193,11 +193,9 @@ class _Retyping:
 
 
 def infer_weak_types(program: Module, symbols: Iterable[str]) -> None:
-    """Makes values weakly typed where JAX does, in functions and in those that they call.
-
-    A function that is called with several types gets those of the first call.  The results of loops
-    keep their types.
-    """
+    """Makes values weakly typed where JAX does, in functions and in those that they call.  A
+    function that is called with several types gets those of the first call.  The results of loops
+    keep their types."""
     inference = _Inference(program)
     for symbol in symbols:
         if any(map(_is_weak, program.function(symbol).type.inputs)):

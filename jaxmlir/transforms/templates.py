@@ -101,9 +101,7 @@ class Rules:
 
     def linearize(self, op: Any, signature: Signature, active: Mask, wanted: Mask) -> Linearization:
         """The op's results and residuals, and the linear map of tangents that takes the residuals.
-
-        The tangents of results that are not ``wanted`` may be left out.
-        """
+        The tangents of results that are not ``wanted`` may be left out."""
         trace = functools.partial(jax_rules.linearize, active=active, reverse=self.reverse)
 
         def write(primal: Any, tangent: Any, active_out: Mask) -> Linearization:
@@ -118,9 +116,7 @@ class Rules:
         self, op: Any, signature: Signature, linear: Mask, nonzero: Mask
     ) -> Template | Emitter:
         """``(*nonlinear operands, *nonzero cotangents) -> (*nonzero cotangents of linear ones)``.
-
-        The pattern tells for each linear operand whether its cotangent is nonzero.
-        """
+        The pattern tells for each linear operand whether its cotangent is nonzero."""
         trace = functools.partial(jax_rules.transpose, linear=linear, nonzero=nonzero)
         write = functools.partial(self._pattern_template, "transpose")
         return self._template_of("transpose", op, signature, (linear, nonzero), trace, write)

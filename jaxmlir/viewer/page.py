@@ -96,10 +96,8 @@ class _PassRecorder(Instrumentation):
             self.look(stage)
 
     def where(self, op: Any | None) -> tuple[str | None, int]:
-        """The place of an op in the text before the pass.
-
-        For an op that the pass has rewritten, it is that of the first op of its name and line.
-        """
+        """The place of an op in the text before the pass.  For an op that the pass has rewritten,
+        it is that of the first op of its name and line."""
         if op is None:
             return None, 0
         places = (self.ops[mark] for mark in _marks(op, op.operation.name) if mark in self.ops)
@@ -133,9 +131,7 @@ class _PassRecorder(Instrumentation):
 
 def _marks(op: Any, name: str) -> Iterator[tuple[Any, ...]]:
     """What identifies an op: its results, which stay when operands change, or else its location.
-
-    The hash of an op itself changes with its operands.
-    """
+    The hash of an op itself changes with its operands."""
     for result in op.results:
         yield name, result
     yield name, op.location.attr

@@ -75,9 +75,7 @@ class ClosureConstants(NamedTuple):
     @property
     def values(self) -> tuple[Any, ...]:
         """The outermost variable of each, equal for variables that stand for the same value.
-
-        ``None`` for a literal in the jaxpr.
-        """
+        ``None`` for a literal in the jaxpr."""
         return tuple(chain[-1] if chain else None for chain in self.chains)
 
 
@@ -195,10 +193,8 @@ def holds_tracer(rule: Any) -> bool:
 
 
 def rules_may_read(closed_jaxpr: Any) -> bool:
-    """Whether a custom rule in a jaxpr, or in its sub-jaxprs, may close over a value of it.
-
-    The equation of such a value looks dead if nothing else uses the value.
-    """
+    """Whether a custom rule in a jaxpr, or in its sub-jaxprs, may close over a value of it.  The
+    equation of such a value looks dead if nothing else uses the value."""
     return any(_variable(tracer) is not None for tracer in read_by_rules(closed_jaxpr))
 
 

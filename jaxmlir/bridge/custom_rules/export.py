@@ -175,12 +175,10 @@ class _RuleFamily(NamedTuple):
 
 
 class _RuleFamilies:
-    """The rules of a custom_vjp call, whose forward rules JAX asks for one after another.
-
-    JAX's thunks describe the rule that was asked for last, and a backward rule runs later without
-    being told which forward rule it belongs to.  So residuals are padded with operands until each
-    forward rule has a different number of them.
-    """
+    """The rules of a custom_vjp call, whose forward rules JAX asks for one after another.  JAX's
+    thunks describe the rule that was asked for last, and a backward rule runs later without being
+    told which forward rule it belongs to.  So residuals are padded with operands until each forward
+    rule has a different number of them."""
 
     def __init__(self, exporter: _Exporter, op: Any, n_in: int):
         self.exporter = exporter

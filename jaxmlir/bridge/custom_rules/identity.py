@@ -217,10 +217,8 @@ class SerialThunk:
 
 
 def innermost(value: Any) -> Any:
-    """A rule without the wrappers around it that do nothing, most of which are JAX's.
-
-    Each trace of a rule that calls its own function adds one, which must not make a new rule.
-    """
+    """A rule without the wrappers around it that do nothing, most of which are JAX's.  Each trace
+    of a rule that calls its own function adds one, which must not make a new rule."""
     while True:
         if isinstance(value, lu.WrappedFun) and not rule_transforms(value):
             value = value.f

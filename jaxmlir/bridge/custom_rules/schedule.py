@@ -94,10 +94,8 @@ class RuleTracing:
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
-        """Leaves rules untraced meanwhile, for passes that change and compare ops.
-
-        Ops with equal rules get equal marks, as they would name the same functions if traced.
-        """
+        """Leaves rules untraced meanwhile, for passes that change and compare ops.  Ops with equal
+        rules get equal marks, as they would name the same functions if traced."""
         self.held = True
         # The importer refers to ops that passes may erase.
         self._importer = None
@@ -214,11 +212,9 @@ class RuleTracing:
             self.program.reread()
 
     def _tidy(self, before: Mapping[str, func.FuncOp]) -> None:
-        """Drops new functions that duplicate others or that no function reaches, and puts the
-        rest in order.
-
-        During a transformation some functions are half written, so it tidies up when it ends.
-        """
+        """Drops new functions that duplicate others or that no function reaches, and puts the rest
+        in order.  During a transformation some functions are half written, so it tidies up when it
+        ends."""
         after = functions(self.program.module_as_is)
         merge_functions(after, after.keys() - before.keys())
         self.program.reread()

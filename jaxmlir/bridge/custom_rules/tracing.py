@@ -645,10 +645,8 @@ TELLERS: dict[str, Callable[[Any, PendingRules], ZeroAwareRule]] = {
 
 @dataclass(frozen=True, eq=False)
 class EquationSource:
-    """The rules of an imported op, given by its equation.
-
-    A :class:`jaxmlir.bridge.custom_rules.pending.RuleSource`.
-    """
+    """The rules of an imported op, given by its equation.  A
+    :class:`jaxmlir.bridge.custom_rules.pending.RuleSource`."""
 
     eqn: Any
     within: Counter[str]

@@ -87,11 +87,9 @@ def laplacian(program: Program, argnums: int | Sequence[int]) -> Program:
 
 
 def _by_inverse(program: Program, op: OpView) -> Any:
-    """Computes a triangular solve with many right-hand sides by a product with the inverse.
-
-    There is one right-hand side per input.  BLAS would run such a solve of a small matrix on
-    several threads, which takes up to a hundred times as long as the arithmetic.
-    """
+    """Computes a triangular solve with many right-hand sides by a product with the inverse.  There
+    is one right-hand side per input.  BLAS would run such a solve of a small matrix on several
+    threads, which takes up to a hundred times as long as the arithmetic."""
     (*_, size), sides = (aval_of(x.type).shape for x in op.operands)
     if sides[-1 if op.get("left_side") else -2] < _MANY_SIDES * size:
         return None
@@ -368,12 +366,10 @@ class _ForwardLaplacian(Interpreter):
         return [_with_derivatives(by_u.value, jacobian, laplacian, first=first)]
 
     def _crossed(self, node: Node, u: _LaplacianValue, v: _LaplacianValue) -> Any:
-        """The sum of ``du dv`` over all inputs.
-
-        If the elements of one factor depend on few inputs, the derivatives of the other factor in
-        these inputs are gathered, for each element.  So a factor that is a matrix of inputs is not
-        expanded to one matrix per input, which would be zero but for one element.
-        """
+        """The sum of ``du dv`` over all inputs.  If the elements of one factor depend on few
+        inputs, the derivatives of the other factor in these inputs are gathered, for each element.
+        So a factor that is a matrix of inputs is not expanded to one matrix per input, which would
+        be zero but for one element."""
         contracting, batch = node.get("dimension_numbers")
         dtype = node.avals()[0].dtype
         options = {"precision": node.get("precision"), "preferred_element_type": dtype}

@@ -80,9 +80,7 @@ def primitive(name: str, abstract_eval: Callable[..., Any], evaluate: Callable[.
 
 def jvp_jaxpr(jaxpr: Any, active: Sequence[bool], keep: Sequence[bool]) -> tuple[Any, list[bool]]:
     """``(*args, *tangents of active) -> (*results, *tangents)``, and which results have tangents.
-
-    Results in ``keep`` have one even if it is zero.
-    """
+    Results in ``keep`` have one even if it is zero."""
     derivative, active_out = ad.jvp_jaxpr(jaxpr, tuple(active), instantiate=tuple(keep))
     return derivative, list(active_out)
 

@@ -324,12 +324,9 @@ def to_front(x: Any, dim: int | None, axis: Any, wanted: bool) -> Any:
 
 
 class BatchedLoop:
-    """A loop on batches: still one loop, with one trip count.
-
-    If the condition is batched, the loop goes on while it holds for any element, and an element for
-    which it does not hold keeps its state.  The body is *guarded* then, and takes the condition's
-    constants first.
-    """
+    """A loop on batches: still one loop, with one trip count.  If the condition is batched, the
+    loop goes on while it holds for any element, and an element for which it does not hold keeps its
+    state.  The body is *guarded* then, and takes the condition's constants first."""
 
     def __init__(
         self,

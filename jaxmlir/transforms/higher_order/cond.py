@@ -234,11 +234,9 @@ def _take_residuals(second: func.FuncOp, types: Sequence[ir.Type], index: Sequen
 
 
 def _select(rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
-    """Runs all branches, and selects each result by the index.
-
-    An operand goes to a branch by a ``select`` whose other side is a constant for derivatives: what
-    a branch that is not chosen makes of the operand (infinities, say) must not count.
-    """
+    """Runs all branches, and selects each result by the index.  An operand goes to a branch by a
+    ``select`` whose other side is a constant for derivatives: what a branch that is not chosen
+    makes of the operand (infinities, say) must not count."""
     tangible = [has_tangent(v) for v in op.operands]
     batched = [0 if t else dim for t, dim in zip(tangible, dims, strict=True)][1:]
     out_dims = (0,) * len(op.results)

@@ -107,11 +107,9 @@ class CustomJvp(HigherOrderRule):
 
     def partial_eval(self, rules: Rules, op: Any, unknown: Mask) -> PartialEvaluation:
         """Lets a call wait as a whole, with its rule, if none of its results is known or if it
-        stands for a primitive.
-
-        The halves of another call have no rule.  In a derivative rule the waiting half is linear
-        and needs none; :func:`.scan.hoist` leaves such a call where it is.
-        """
+        stands for a primitive.  The halves of another call have no rule.  In a derivative rule
+        the waiting half is linear and needs none; :func:`.scan.hoist` leaves such a call where
+        it is."""
         symbol = op.attributes["call_jaxpr"].value
         if stands_for_primitive(op) or all(unknown_results(rules, symbol, unknown)):
             return waiting(op, unknown)

@@ -519,10 +519,8 @@ def _split_calls(
 
 def _dependent_results(rules: Rules, symbol: str, unknown: Sequence[bool]) -> Mask:
     """Which results of ``@symbol`` depend on an unknown argument, as far as ``jit`` calls tell.
-
     :func:`jaxmlir.transforms.partial_eval.unknown_results` looks into more ops, but asks for their
-    rules.
-    """
+    rules."""
     function = rules.program.function(symbol)
     waiting = set(chosen(body_of(function).arguments, unknown))
     for op, name, operands in ops_of(function):

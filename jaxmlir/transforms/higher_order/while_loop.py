@@ -101,10 +101,8 @@ def _active_carry(rules: Rules, loop: WhileOp, active: Sequence[bool]) -> list[b
 
 
 def _batched_carry(rules: Rules, loop: WhileOp, dims: Dims, axis: Any) -> tuple[Dims, int | None]:
-    """The dimensions along which the carry is batched, and the condition.
-
-    If an outer transformation has batched the condition, its dimensions come first in the carry.
-    """
+    """The dimensions along which the carry is batched, and the condition.  If an outer
+    transformation has batched the condition, its dimensions come first in the carry."""
     of_cond, of_body, init = loop.operands(dims)
 
     def after(carry: list[bool]) -> list[bool]:

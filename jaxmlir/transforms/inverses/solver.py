@@ -97,10 +97,8 @@ class InverseFunction:
 
 
 class Solver:
-    """What is known of the values of one function, and the ops that are still to be visited.
-
-    Ops are built at the current insertion point, in the caller's context.
-    """
+    """What is known of the values of one function, and the ops that are still to be visited.  Ops
+    are built at the current insertion point, in the caller's context."""
 
     def __init__(
         self,
