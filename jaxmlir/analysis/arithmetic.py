@@ -1,7 +1,7 @@
 """Arithmetic on constants: exact ops, and the neutral elements of reductions.
 
-Numpy computes some elementwise ops exactly as every backend does: ops on integers and booleans, comparisons, and the basic operations on floats, whose
-rounding IEEE 754 specifies.
+Numpy computes some elementwise ops exactly as every backend does: ops on integers and booleans,
+comparisons, and the basic operations on floats, whose rounding IEEE 754 specifies.
 """
 
 from __future__ import annotations
