@@ -250,11 +250,7 @@ INTERVAL = 10
 
 
 class RuleCache:
-    """The cache for one configuration.
-
-    Attributes:
-      without: ops that are never cached, because their rules are not all JAX's own.
-    """
+    """The cache for one configuration, ``without`` ops whose rules are not all JAX's own."""
 
     def __init__(self, files: RuleFiles, configuration: str, without: frozenset[str]):
         self.without = without

@@ -134,11 +134,8 @@ def pipeline_error(message: str, text: str, at: int) -> PipelineError:
 
 
 def parse_options(text: str) -> dict[str, str]:
-    """The options of a pass: ``key=value`` separated by blanks, values may be quoted.
-
-    Raises:
-      PipelineError: the text is not of that form.
-    """
+    """The options of a pass: ``key=value`` separated by blanks, values may be quoted; else an
+    error."""
     options: dict[str, str] = {}
     at = 0
     while at < len(text) and not text[at:].isspace():

@@ -25,22 +25,15 @@ MAX_DIFFERENCES = 5
 
 
 def flatten(program: Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The arguments of a call, flattened and converted to the program's types.
-
-    Raises:
-      ArgumentError: they have another pytree, shape or dtype.
-    """
+    """The arguments of a call, flattened and converted to the program's types; an
+    :class:`ArgumentError` if they have another pytree, shape or dtype."""
     flat = check_tree(program, args, kwargs)
     columns = zip(flat, program.in_avals, strict=True)
     return [_convert(program, value, aval, i) for i, (value, aval) in enumerate(columns)]
 
 
 def check_tree(program: Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The leaves of arguments, after a check that their pytree is the program's.
-
-    Raises:
-      ArgumentError: they have another pytree.
-    """
+    """The leaves of arguments, after a check that their pytree is the program's."""
     flat, tree = jax.tree.flatten((args, kwargs))
     if tree != program.in_tree:
         raise ArgumentError(_tree_difference(program, tree, flat))
@@ -48,11 +41,7 @@ def check_tree(program: Module, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 
 
 def concrete_shapes(program: Module, flat: Sequence[Any]) -> list[tuple[int, ...]]:
-    """The shapes of flat arguments, after a check that the program's constant dimensions agree.
-
-    Raises:
-      ArgumentError: a shape has another rank, or another constant dimension.
-    """
+    """The shapes of flat arguments, after a check that the program's constant dimensions agree."""
     shapes = [np.shape(value) for value in flat]
     for i, (aval, shape) in enumerate(zip(program.in_avals, shapes, strict=True)):
         dims = getattr(aval, "shape", ())

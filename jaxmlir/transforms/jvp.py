@@ -68,11 +68,8 @@ class Jvp(DerivativePass):
 
 
 def active_arguments(program: Module, symbol: str, argnums: tuple[int, ...]) -> Mask:
-    """Which flat arguments are differentiated: those asked for, by default all with tangents.
-
-    Raises:
-      TransformError: there is no such argument, or it has no tangents.
-    """
+    """Which flat arguments are differentiated: those asked for, which must have tangents, by
+    default all that have some."""
     named = named_arguments(program, symbol, argnums)
     function = program.function(symbol)
     active = tuple(map(has_tangent, function.arguments))

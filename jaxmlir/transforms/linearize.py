@@ -246,17 +246,10 @@ class LinearOp(NamedTuple):
 def write_primals(
     rules: Rules, activity: Activity, wanted: Sequence[bool], args: Sequence[ir.Value]
 ) -> tuple[list[ir.Value], list[LinearOp]]:
-    """Writes the primal values of a function, and the residuals that its derivative needs.
-
-    A custom rule computes the results of its call wherever the call has a tangent, used or not: a
-    further derivative differentiates what the rule computed.
-
-    Args:
-      wanted: the results whose tangents are asked for.
-      args: the function's arguments, at the current insertion point.
-
-    Returns:
-      All values, by number, and the ops whose tangents are used.
+    """Writes the primal values of a function on its arguments, at the current insertion point, and
+    the residuals that its derivative needs for the wanted results.  Gives all values, by number,
+    and the ops whose tangents are used.  A custom rule computes the results of its call wherever
+    the call has a tangent, used or not: a further derivative differentiates what the rule computed.
     """
     body = activity.body
     masks, _ = backward(rules, activity, wanted)

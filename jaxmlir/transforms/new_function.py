@@ -113,12 +113,8 @@ def adapt(
     results: Sequence[tuple[ir.Type, bool]],
 ) -> str:
     """``@symbol`` with additional arguments, which it ignores, and additional results, which are
-    zero; written as ``@name`` if there are any.
-
-    Args:
-      arguments: each argument's type, and whether ``@symbol`` takes it.
-      results: each result's type, and whether ``@symbol`` gives it.
-    """
+    zero; written as ``@name`` if there are any.  Arguments and results are types, each with whether
+    ``@symbol`` has it."""
     function = rules.program.function(symbol)
     if all(taken for _, taken in (*arguments, *results)):
         # From now on it is a function of its own, not part of a derivative.
@@ -165,14 +161,9 @@ def set_arguments(
     arguments: Sequence[ir.Value | ir.Type],
     results: Sequence[ir.Type] | None = None,
 ) -> list[ir.Value]:
-    """Gives a function other arguments: old ones in a new order, and new ones of given types.
-
-    Old arguments that are left out must have no uses.  Attributes that describe the old arguments
-    are removed.
-
-    Args:
-      results: the function's result types, if the caller knows them.
-    """
+    """Gives a function other arguments: old ones in a new order, and new ones of given types.  Old
+    arguments that are left out must have no uses.  Attributes that describe the old arguments are
+    removed.  The caller may know the types of the results."""
     block = body_of(function)
     old = list(block.arguments)
     # The leading arguments, which stay where they are.

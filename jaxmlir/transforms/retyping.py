@@ -41,15 +41,9 @@ from jaxmlir.verify.verifier import evaluate
 
 
 def vary(rules: Rules, symbol: str, axes: Axes, mesh: Any) -> str:
-    """Writes ``@symbol.varying``; gives its symbol.
-
-    Args:
-      axes: the axes that all values shall vary over, besides those that they vary over already.
-      mesh: the abstract mesh that has the axes.
-
-    Raises:
-      TransformError: JAX refuses an op on operands that vary over the axes.
-    """
+    """Writes ``@symbol.varying``, all values of which vary over some axes of an abstract mesh,
+    besides those that they vary over already; gives its symbol.  Fails if JAX refuses an op on such
+    operands."""
     program = rules.program
     names = {
         old: rules.importer.unique_symbol(f"{old}.varying") for old in _typed_alike(rules, symbol)

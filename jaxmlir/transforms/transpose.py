@@ -66,13 +66,9 @@ def _num_residuals(function: func.FuncOp) -> int:
 
 
 def transpose(rules: Rules, symbol: str, linear: Sequence[bool], name: str) -> str:
-    """Writes the transpose of ``@symbol`` in its ``linear`` arguments as ``@name``.
-
-    The transpose takes the cotangents of all results, and gives those of all linear arguments.
-
-    Raises:
-      TransformError: the function is not linear, or an op has no transpose rule.
-    """
+    """Writes the transpose of ``@symbol`` in its ``linear`` arguments as ``@name``: it takes the
+    cotangents of all results, and gives those of all linear arguments.  Fails on a function that is
+    not linear, or an op without a transpose rule."""
     results = rules.program.function(symbol).type.results
     name, _ = transpose_nonzero(rules, symbol, linear, name, (True,) * len(results), linear)
     return name
@@ -225,14 +221,8 @@ class Cotangents:
     def of_results(
         self, index: int, depends: Sequence[bool] | None = None
     ) -> tuple[list[ir.Value], Mask]:
-        """The cotangents of an op's results, and which results have one.
-
-        Args:
-          depends: the results that are asked about; by default all.
-
-        Raises:
-          TransformError: a cotangent has another dtype than cotangents of its value.
-        """
+        """The cotangents of an op's results, of all or of those in ``depends``, and which have
+        one; fails if one has another dtype than cotangents of its value."""
         first, last = self._body.results[index]
         cts = self.sums[first:last]
         for value, cotangent in enumerate(cts, first):

@@ -138,22 +138,13 @@ def _marks(op: Any, name: str) -> Iterator[tuple[Any, ...]]:
 
 
 def pipeline_of(passes: str) -> Pipeline:
-    """The pipeline that a text describes, which may be a level: ``"-O2"``.
-
-    Raises:
-      PipelineError: it is malformed, or there is no such level or pass.
-    """
+    """The pipeline that a text describes, which may be a level: ``"-O2"``."""
     level = re.fullmatch(r"\s*-?O(\d+)\s*", passes) if isinstance(passes, str) else None
     return parse_pipeline(level_pipeline(int(level[1])) if level else passes)
 
 
 def run(program: Module, passes: str, tables: Tables) -> list[PassStage]:
-    """Runs a pipeline on a program in place; returns the stages, with one before all passes.
-
-    Raises:
-      PipelineError: as for :func:`pipeline_of`.
-      PassError: a pass failed, or left an invalid module.
-    """
+    """Runs a pipeline on a program in place; returns the stages, with one before all passes."""
     recorder = _PassRecorder(program=program, tables=tables, stages=[PassStage("")])
     pipeline = pipeline_of(passes)
     with scope():

@@ -250,12 +250,10 @@ def guarded(
 
 def going_on(holds: Any, values: Sequence[Any], on_batches: Sequence[bool]) -> list[Any]:
     """The arguments of a step, with those of ended elements of the batch replaced by those of the
-    first element whose condition holds.
-
-    The step of an element that has ended is computed, but not used.  Its pullback is computed too,
-    for zero cotangents, and added to the cotangents of values that the elements share.  Where the
-    slope is infinite, as it may be where the loop does not go, that would add NaN.
-    """
+    first element whose condition holds.  The step of an element that has ended is computed, but not
+    used.  Its pullback is computed too, for zero cotangents, and added to the cotangents of values
+    that the elements share.  Where the slope is infinite, as it may be where the loop does not go,
+    that would add NaN."""
     if not holds.size:
         return list(values)
     first = jnp.argmax(lax.reshape(holds, (holds.size,)))
@@ -362,12 +360,8 @@ class BatchedLoop:
         otherwise: Callable[..., Any],
         more: Sequence[bool] = (),
     ) -> Any:
-        """A step on batches, guarded by the condition (see :func:`guarded`).
-
-        Args:
-          consts, more: which of the step's constants, and of its arguments after the carry, are
-            batched.
-        """
+        """A step on batches, guarded by the condition (see :func:`guarded`); some of its constants,
+        and of its arguments after the carry (``more``), are batched."""
         on_batches = [*consts, *self.carry, *more] if self._apart else None
         return guarded(self._guard, step, self._cond_consts, len(consts), otherwise, on_batches)
 

@@ -48,14 +48,8 @@ from jaxmlir.transforms.templates import Rules
 def invert(
     rules: Rules, symbol: str, known: InversionProblem, required: Sequence[int] = ()
 ) -> InverseFunction:
-    """Writes ``@symbol.inverse``, which finds all that follows from what is known.
-
-    Args:
-      required: unknown arguments that have to be found.
-
-    Raises:
-      TransformError: a required argument does not follow; names the op and the user's line.
-    """
+    """Writes ``@symbol.inverse``, which finds all that follows from what is known; if this lacks a
+    required argument, an error names the op and the user's line."""
     with _solved(rules, symbol, known, required) as attempt:
         return attempt.finish()
 
@@ -396,11 +390,7 @@ def inverse(
 
 def forward_and_log_det(rules: Rules, symbol: str, known: tuple[int, ...], newton: bool) -> str:
     """Writes ``@symbol.forward_and_log_det``: the function, which also gives log|det| of its
-    derivative in the unknown arguments, last.
-
-    Raises:
-      TransformError: as for :func:`inverse`.
-    """
+    derivative in the unknown arguments, last.  Errors are as for :func:`inverse`."""
     before = set(functions(rules.program.module))
     question, required = _question(rules, symbol, known, True, newton)
     by_newton = question._replace(newton=True)

@@ -52,11 +52,8 @@ class InverseRule:
     """Whether it is expensive, and asked only when all other ops have told what they can."""
 
     def learn(self, site: Site) -> None:
-        """Tells ``site`` what follows about its values from what is known of them.
-
-        Raises:
-          NotInvertible: nothing will ever follow.
-        """
+        """Tells ``site`` what follows about its values from what is known of them; raises
+        :class:`NotInvertible` if nothing will ever follow."""
 
     def forward(self, site: Site) -> None:
         """Tells what follows about the results when some operands, or some elements, are known; by
