@@ -188,13 +188,7 @@ def linearize(
     activity = activity_of(rules, symbol, tuple(active), "linearize")
     body, outs = activity.body, activity.body.returned
     active_out = [a and (wanted is None or wanted[i]) for i, a in enumerate(activity.results)]
-    fwd = NewFunction(rules, f"{symbol}.fwd", body.types[: body.arity], body.function)
-    with fwd.body():
-        values, linear = write_primals(rules, activity, active_out, fwd.args)
-    saved, written_again = distinct_residuals(linear)
-    fwd.finish([*(values[v] for v in outs), *saved])
-    set_attribute(fwd.op, "jaxpr.num_res", len(saved))
-
+    fwd, linear, saved, written_again = write_forward(rules, symbol, activity, active_out)
     arguments = [i for i, a in enumerate(taken or active) if a]
     types = [*(v.type for v in saved), *(tangent_type_of(body.types[i]) for i in arguments)]
     lin = NewFunction(rules, f"{symbol}.lin", types, body.function)
@@ -219,7 +213,7 @@ def linearize(
         lin.finish([tangent(v) for v in chosen(outs, active_out)])
     set_attribute(lin.op, "jaxpr.num_res", len(saved))
     set_attribute(lin.op, "jaxpr.active", tuple(active_out))
-    return SplitFunction(fwd.name, lin.name, len(saved), tuple(active_out))
+    return SplitFunction(fwd, lin.name, len(saved), tuple(active_out))
 
 
 @derived
@@ -271,9 +265,19 @@ def write_primals(
     return values, linear
 
 
-def distinct_residuals(linear: Sequence[LinearOp]) -> tuple[list[ir.Value], list[ir.Value]]:
-    """The distinct residuals: those that are saved, and the constants, which are written again."""
+def write_forward(
+    rules: Rules, symbol: str, activity: Activity, wanted: Sequence[bool]
+) -> tuple[str, list[LinearOp], list[ir.Value], list[ir.Value]]:
+    """Writes ``@symbol.fwd``: ``(*primals) -> (*results, *residuals)``.  Gives its symbol, the ops
+    whose tangents are used, the residuals, and the constants among theirs, which are written again.
+    """
+    body = activity.body
+    fwd = NewFunction(rules, f"{symbol}.fwd", body.types[: body.arity], body.function)
+    with fwd.body():
+        values, linear = write_primals(rules, activity, wanted, fwd.args)
     saved, again = [], []
     for v in dict.fromkeys(itertools.chain(*(op.residuals for op in linear))):
         (again if is_constant(v) else saved).append(v)
-    return saved, again
+    fwd.finish([*(values[v] for v in body.returned), *saved])
+    set_attribute(fwd.op, "jaxpr.num_res", len(saved))
+    return fwd.name, linear, saved, again

@@ -23,7 +23,7 @@ from jaxmlir.errors import TransformError
 from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.activity import activity_of
 from jaxmlir.transforms.emitters import Emitter, Template
-from jaxmlir.transforms.linearize import LinearOp, ReversePass, distinct_residuals, write_primals
+from jaxmlir.transforms.linearize import LinearOp, ReversePass, write_forward, write_primals
 from jaxmlir.transforms.new_function import NewFunction, SplitFunction
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import Cotangents, transpose_function
@@ -71,13 +71,7 @@ def vjp(rules: Rules, symbol: str, active: Mask) -> SplitFunction:
     activity = activity_of(rules, symbol, active, "linearize")
     body, active_out = activity.body, activity.results
     outs = chosen(body.returned, active_out)
-    fwd = NewFunction(rules, f"{symbol}.fwd", body.types[: body.arity], body.function)
-    with fwd.body():
-        values, linear = write_primals(rules, activity, active_out, fwd.args)
-    saved, written_again = distinct_residuals(linear)
-    fwd.finish([*(values[v] for v in body.returned), *saved])
-    set_attribute(fwd.op, "jaxpr.num_res", len(saved))
-
+    fwd, linear, saved, written_again = write_forward(rules, symbol, activity, active_out)
     types = [*(v.type for v in saved), *(cotangent_type(body.types[v]) for v in outs)]
     bwd = NewFunction(rules, f"{symbol}.bwd", types, body.function)
     handed = dict(zip(saved, bwd.args, strict=False))
@@ -87,7 +81,7 @@ def vjp(rules: Rules, symbol: str, active: Mask) -> SplitFunction:
         cotangents = zip(outs, bwd.args[len(saved) :], strict=True)
         bwd.finish(write_cotangents(rules, body, linear, cotangents, active))
     set_attribute(bwd.op, "jaxpr.num_res", len(saved))
-    return SplitFunction(fwd.name, bwd.name, len(saved), active_out)
+    return SplitFunction(fwd, bwd.name, len(saved), active_out)
 
 
 def grad(
