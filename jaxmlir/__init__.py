@@ -38,23 +38,7 @@ _EXPORTS = {
     "trace": "program.staging",
 }
 
-__all__ = [
-    "Program",
-    "aot",
-    "custom_inverse",
-    "from_exported",
-    "from_jaxpr",
-    "from_stablehlo",
-    "jacobian",
-    "jit",
-    "load",
-    "parse",
-    "register_inverse",
-    "register_node_type",
-    "register_param_type",
-    "trace",
-]
-
+__all__ = [*_EXPORTS]
 
 _SUBMODULES = frozenset({"backend", "debug", "errors", "interpret", "passes", "toolbox"})
 

@@ -64,11 +64,8 @@ class CallGraph:
         ]
 
     def callees_first(self, roots: Iterable[str] | None = None) -> Iterator[str]:
-        """The functions, each after the functions it refers to, except within cycles.
-
-        Args:
-          roots: yield only these and what they refer to, directly or not.
-        """
+        """The functions, by default all, each after the functions it refers to, except within
+        cycles."""
         uses = {
             symbol: [use for use in dict.fromkeys(symbols) if use in self.uses]
             for symbol, symbols in self.uses.items()
@@ -100,11 +97,8 @@ class CallGraph:
         return not self.names[symbol].isdisjoint(names)
 
     def outside_kernels(self, names: Collection[str] | None = None) -> list[func.FuncOp]:
-        """The functions that are not kernels and are not called by one.
-
-        Args:
-          names: only functions that have an op with one of these names.
-        """
+        """The functions that are not kernels and are not called by one; with names, those that have
+        such an op."""
         skipped = self.kernels()
         return [
             self._functions[symbol]
@@ -170,11 +164,7 @@ class _Signatures(dict[str, CallSignature]):
 
 
 def call_signature(program: Module, symbol: str) -> CallSignature:
-    """The signature of a function of a module.
-
-    Raises:
-      ImportingError: the type of an argument or result is not one of the dialect's.
-    """
+    """The signature of a function of a module; an error if a type is not one of the dialect's."""
     return program.get_analysis(_Signatures)[symbol]
 
 

@@ -237,11 +237,7 @@ def _order(costs: FunctionCost) -> tuple[float, float]:
 
 
 def leaf_cost(node: OpView, name: str) -> tuple[Cost, bool]:
-    """The cost of an op that calls no function, and whether its arithmetic is counted.
-
-    Args:
-      name: the name of its primitive.
-    """
+    """The cost of an op of a name that calls no function, and whether its arithmetic is counted."""
     operands = [aval_of(v.type) for v in node.op.operands]
     results = [aval_of(v.type) for v in node.op.results]
     size = sum(map(_bytes, operands)) + sum(map(_bytes, results))
@@ -370,17 +366,11 @@ class _Window(NamedTuple):
     """The distance between two neighboring elements of the kernel."""
 
     def meets(self, size: int, spread: int, low: int) -> int:
-        """How often an element of the kernel meets an element of the image.
-
-        For result ``o`` and tap ``t`` the kernel reads position ``o * stride + t * reach - low`` of
-        an image whose elements are ``spread`` apart.  The ``o`` for which the position is a
-        multiple of ``spread`` recur periodically.  Each residue class is thus a range, cut off at
-        both ends.
-
-        Args:
-          size: the number of elements of the image.
-          low: the padding before the first element.
-        """
+        """How often an element of the kernel meets one of the ``size`` elements of the image, which
+        has the padding ``low``.  For result ``o`` and tap ``t`` the kernel reads position ``o *
+        stride + t * reach - low`` of an image whose elements are ``spread`` apart.  The ``o`` for
+        which the position is a multiple of ``spread`` recur periodically.  Each residue class is
+        thus a range, cut off at both ends."""
         period = spread // math.gcd(self.stride, spread)
         step, last = period * self.stride, (size - 1) * spread
         total = 0

@@ -27,10 +27,8 @@ from jaxmlir.dialect.types import aval_of
 
 
 class OpView:
-    """An op with its name, its operands, and its attributes, which are read on first use.
-
-    Unpacks to op, name and operands: ``for op, name, operands in ops_of(function)``.
-    """
+    """An op with its name, its operands, and its attributes, which are read on first use.  Unpacks
+    to op, name and operands: ``for op, name, operands in ops_of(function)``."""
 
     __slots__ = ("attributes", "name", "op", "operands")
 
@@ -65,10 +63,8 @@ def attributes_of(op: Any) -> dict[str, ir.Attribute]:
 
 
 def ops_of(function: func.FuncOp) -> Iterator[OpView]:
-    """The ops before the return, in order.
-
-    The current op may be replaced; later ops are read with the operands they have by then.
-    """
+    """The ops before the return, in order.  The current op may be replaced; later ops are read with
+    the operands they have by then."""
     for op in list(body_of(function).operations):
         name = op.name if type(op) is ir.OpView else op.operation.name
         if name != "func.return":
@@ -143,11 +139,8 @@ class FunctionView:
 
     def with_calls_inlined(self, callee: Callable[[Any, str], FunctionView | None]) -> FunctionView:
         """A view of the function as if calls were inlined; the ops themselves do not move.
-
-        Args:
-          callee: the view to put in place of an op, with its own calls inlined; ``None`` keeps the
-            op.
-        """
+        ``callee`` gives the view to put in place of an op, with its own calls inlined; ``None``
+        keeps the op."""
         inlined = self._begun()
         values, tops, start = list(range(self.arity)), list[int](), 0
         for i, name in enumerate(self.names):
@@ -167,10 +160,8 @@ class FunctionView:
         return inlined
 
     def with_put_in(self, ops: Iterable[InsertedOp]) -> FunctionView:
-        """A view of the function after ``ops``, given in program order, were inserted.
-
-        Reading the function again would ask the bindings for the operands of every op.
-        """
+        """A view of the function after ``ops``, given in program order, were inserted.  Reading the
+        function again would ask the bindings for the operands of every op."""
         extended = self._begun()
         values, start = list(range(self.arity)), 0
         for op, after, reads, replaced in ops:
@@ -197,11 +188,8 @@ class FunctionView:
         return view
 
     def _finish(self, body: FunctionView, values: Sequence[int]) -> None:
-        """Sets the names from the signatures, and the returned values from those of ``body``.
-
-        Args:
-          values: the number in this view of each value of ``body``.
-        """
+        """Sets the names from the signatures, and the returned values from those of ``body``, whose
+        values have the given numbers in this view."""
         self.names: list[str] = [signature.name for signature in self.signatures]
         self.returned: list[int] = [values[v] for v in body.returned]
 
@@ -226,11 +214,8 @@ class FunctionView:
         return symbols
 
     def _append(self, body: FunctionView, start: int, end: int, values: list[int]) -> None:
-        """Appends the ops ``start`` to ``end`` of a function.
-
-        Args:
-          values: the number in this view of each value of ``body``; the ops' results are added.
-        """
+        """Appends the ops ``start`` to ``end`` of a function, whose values have the given numbers
+        in this view; adds their results."""
         if start == end:
             return
         first, last = body.results[start][0], body.results[end - 1][1]
@@ -286,11 +271,8 @@ class FunctionView:
     def backward_slice(
         self, values: Iterable[int], is_there: Callable[[int], bool] = lambda value: False
     ) -> tuple[list[int], KeysView[int]]:
-        """The ops that compute some values, in order, and the leaves that these start from.
-
-        Args:
-          is_there: whether the result of an op is available, and so a leaf; arguments always are.
-        """
+        """The ops that compute some values, in order, and the leaves that these start from:
+        arguments, and results that are there."""
         makers, ops, leaves = self.makers, set[int](), dict[int, None]()
         pending = [*values]
         while pending:
@@ -327,12 +309,9 @@ class FunctionView:
         return self.signatures[index].create(operands, self.ops[index].location)
 
     def copy_ops(self, indices: Iterable[int], values: dict[int, ir.Value]) -> None:
-        """Copies some ops, in order, at the current insertion point.
-
-        Args:
-          values: the values that the copies read, by number in the function; results of copies are
-            added if their numbers are absent.
-        """
+        """Copies some ops, in order, at the current insertion point.  ``values`` has those that the
+        copies read, by number in the function; results of copies are added if their numbers are
+        absent."""
         for index in indices:
             outs = self.copy(index, [values[v] for v in self.operands[index]])
             for number, out in zip(range(*self.results[index]), outs, strict=True):
@@ -378,11 +357,7 @@ def array_of(node: OpView | None) -> np.ndarray | None:
 def number_of(
     value: ir.Value, node_of: Callable[[ir.Value], OpView | None] = node_of
 ) -> np.generic | None:
-    """The number that all elements of a value equal, if it is a constant; else ``None``.
-
-    Args:
-      node_of: the op that gives a value.
-    """
+    """The number that all elements of a value equal, if it is a constant; else ``None``."""
     node = node_of(value)
     while node is not None and node.name == "jaxpr.broadcast_in_dim":
         node = node_of(node.operands[0])
@@ -406,11 +381,7 @@ def can_count(dtype: Any, length: int) -> bool:
 
 def counts_along(value: ir.Value, node_of: Callable[[ir.Value], OpView | None]) -> int | None:
     """The dimension along which a value is 0, 1, 2 ..., if it is constant along all others;
-    ``None`` if that is not known.
-
-    Args:
-      node_of: the op that gives a value.
-    """
+    ``None`` if that is not known."""
     node, through = node_of(value), list[OpView]()
     while node is not None and node.name in _REPEATING:
         through.append(node)

@@ -58,10 +58,8 @@ _STORED = (FUNCTIONS | SLOW.keys()) - TAKEN_FOR_QUICK
 
 @functools.cache
 def is_stored_if_shared(signature: Signature) -> bool:
-    """Whether XLA computes an op once and stores the result if several kernels read it.
-
-    Found from the ops of compiled programs in which three kernels read a value, jax 0.10 and 0.12.
-    """
+    """Whether XLA computes an op once and stores the result if several kernels read it.  Found from
+    the ops of compiled programs in which three kernels read a value, jax 0.10 and 0.12."""
     match signature.name:
         case "jaxpr.div":
             # Division by a single number becomes a product.

@@ -130,10 +130,8 @@ class Liveness:
         self._limit = 0
 
     def ops(self, symbol: str) -> list[tuple[Any, str]]:
-        """The ops of ``@symbol`` before its return, with their names.
-
-        They are kept: walking a block takes half as long as everything else done with most ops.
-        """
+        """The ops of ``@symbol`` before its return, with their names.  They are kept: walking a
+        block takes half as long as everything else done with most ops."""
         ops = self._ops.get(symbol)
         if ops is None:
             ops = self._ops[symbol] = named_ops(self.functions[symbol])

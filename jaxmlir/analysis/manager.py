@@ -21,10 +21,8 @@ CalleeRule = Callable[[Any, str, dict[str, func.FuncOp]], str | None]
 
 
 class AnalysisManager:
-    """The functions of a program as they were when they were read.
-
-    A pass that has changed a function must not ask for it again before ``program.changed()``.
-    """
+    """The functions of a program as they were when they were read.  A pass that has changed a
+    function must not ask for it again before ``program.changed()``."""
 
     def __init__(self, functions: dict[str, func.FuncOp]):
         self._functions = functions
@@ -52,12 +50,8 @@ class AnalysisManager:
         self._inlined.clear()
 
     def inlined(self, function: func.FuncOp, rule: CalleeRule = callee_of) -> FunctionView:
-        """A view of a function as if calls were inlined; the function itself does not change.
-
-        Args:
-          rule: chooses the callees to inline; by default as for
-            :func:`jaxmlir.rewriting.inline.inlined`.
-        """
+        """A view of a function as if calls were inlined; the function itself does not change.  The
+        rule chooses the callees, by default as for :func:`jaxmlir.rewriting.inline.inlined`."""
         body = self._with_calls_inlined(function.name.value, rule)
         assert body is not None
         return body
@@ -87,9 +81,6 @@ def _analyses(program: Module) -> AnalysisManager:
 
 
 def outside_kernels(program: Module, names: Collection[str] | None = None) -> list[func.FuncOp]:
-    """The functions of a program, except those of its kernels.
-
-    Args:
-      names: only functions that have an op with one of these names.
-    """
+    """The functions of a program, except those of its kernels; with names, those that have such an
+    op."""
     return analyses_of(program).graph.outside_kernels(names)

@@ -72,10 +72,8 @@ def _dynamic_update_slice(x: np.ndarray, update: np.ndarray, *indices: np.ndarra
 
 
 def select(which: np.ndarray, *cases: np.ndarray) -> list[np.ndarray]:
-    """The result of a ``select_n``.
-
-    As in JAX's lowering, a number out of range selects the first or the last case.
-    """
+    """The result of a ``select_n``.  As in JAX's lowering, a number out of range selects the first
+    or the last case."""
     which = np.broadcast_to(which, cases[0].shape).astype(int).clip(0, len(cases) - 1)
     # Not `np.choose`, which takes no more than 64.
     return [np.take_along_axis(np.stack(cases), which[None], 0)[0]]

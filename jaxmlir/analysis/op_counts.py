@@ -63,10 +63,8 @@ class Work:
         return self.like(body.ops[index], body.signatures[index])
 
     def like(self, op: Any, signature: Signature) -> float:
-        """The work of one op, cached by signature.
-
-        The cache is shared by all programs for ops that refer to no functions.
-        """
+        """The work of one op, cached by signature.  The cache is shared by all programs for ops
+        that refer to no functions."""
         cache = self._by_signature if may_have_functions(signature.name) else self._leaves
         work = cache.get(signature)
         if work is None:
@@ -141,10 +139,8 @@ def is_narrow(dtype: Any) -> bool:
 
 
 def can_be_summed(dtype: Any) -> bool:
-    """Whether numbers of a dtype may be added up in another order, and scaled afterwards.
-
-    Floats with a small range of exponents would overflow.
-    """
+    """Whether numbers of a dtype may be added up in another order, and scaled afterwards.  Floats
+    with a small range of exponents would overflow."""
     if dtypes.issubdtype(dtype, np.inexact):
         return dtypes.finfo(dtype).maxexp >= 128
     return dtypes.issubdtype(dtype, np.integer)
@@ -152,11 +148,9 @@ def can_be_summed(dtype: Any) -> bool:
 
 @functools.cache
 def is_plain_array(type_: ir.Type) -> bool:
-    """Whether an array type consists of shape, dtype and weak type only.
-
-    The elements are numbers or typed random keys.  JAX can make zeros of both and select between
-    two arrays of them, which it does not guarantee for other extended dtypes.
-    """
+    """Whether an array type consists of shape, dtype and weak type only.  The elements are numbers
+    or typed random keys.  JAX can make zeros of both and select between two arrays of them, which
+    it does not guarantee for other extended dtypes."""
     return (
         is_array(type_)
         and with_shape(type_, aval_of(type_).shape) == type_

@@ -24,10 +24,7 @@ _SINCE = (0, 12)
 
 def keep_parallel(function: Any, platforms: Sequence[str], devices: int) -> None:
     """Changes the loop conditions in the StableHLO that a rule emitted for a loop of the dialect.
-
-    Args:
-      devices: how many devices the program runs on; several devices may be replicas.
-    """
+    If there are several devices, they may be replicas."""
     if jax_version()[:2] < _SINCE or tuple(platforms) != ("cpu",) or devices != 1:
         return
     for op in function.entry_block.operations:

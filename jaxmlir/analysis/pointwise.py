@@ -76,12 +76,9 @@ def _shape(type_: ir.Type) -> Shape | None:
 
 
 def reshaped(function: ir.Operation, old: Shape, new: Shape) -> ir.Operation | None:
-    """A detached copy of a function in which arrays have shape ``new`` instead of ``old``; ``None``
-    if there are arrays of a third shape, or an op may depend on the shape.
-
-    Args:
-      function: a function in this dialect or in StableHLO.
-    """
+    """A detached copy of a function, in this dialect or in StableHLO, in which arrays have shape
+    ``new`` instead of ``old``; ``None`` if there are arrays of a third shape, or an op may depend
+    on the shape."""
     types: dict[ir.Type, ir.Type | None] = {}
 
     def of(type_: ir.Type) -> ir.Type | None:

@@ -15,10 +15,8 @@ from jaxmlir.dialect.ops.random import RANDOM
 
 
 def is_pure(name: str) -> bool:
-    """Whether ops with a name are pure, apart from the effects that they declare.
-
-    An unknown primitive is taken to have no other effects; an op of another dialect may have any.
-    """
+    """Whether ops with a name are pure, apart from the effects that they declare.  An unknown
+    primitive is taken to have no other effects; an op of another dialect may have any."""
     return name not in _IMPURE and not is_foreign(name)
 
 
@@ -36,11 +34,8 @@ _WITH_VJP_RULE = frozenset({"jaxpr.custom_vjp_call_jaxpr", "jaxpr.custom_lin"})
 
 class CountedOps:
     """Which ops change the program's results, effects or derivatives if they run more or fewer
-    times.
-
-    These ops draw numbers from the stateful generator, are of another dialect, have a VJP rule, or
-    run a function with such ops.
-    """
+    times: those that draw numbers from the stateful generator, are of another dialect, have a VJP
+    rule, or run a function with such ops."""
 
     def __init__(self, program: Module):
         self._have_state = _ReachingOps(program, lambda name: name == _DRAWS or is_foreign(name))
@@ -96,14 +91,9 @@ _WITHOUT_KEYS = frozenset({"jaxpr.rng_bit_generator", "jaxpr.rng_uniform"})
 
 
 def is_same_in_a_batch(name: str, types: Iterable[ir.Type]) -> bool:
-    """Whether a batched op gives each member of the batch the result that it would get alone.
-
-    Of JAX's random number generators only threefry does.  The others draw other numbers for a batch
-    of keys.
-
-    Args:
-      types: the types of the operands and results.
-    """
+    """Whether a batched op of these types gives each member of the batch the result that it would
+    get alone.  Of JAX's random number generators only threefry does.  The others draw other numbers
+    for a batch of keys."""
     if name not in _RANDOM:
         return True
     keys = [text for text in map(str, types) if "!jaxpr.key" in text]

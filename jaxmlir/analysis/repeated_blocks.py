@@ -153,11 +153,7 @@ class OpString:
         return self._operands.owners[self._operands.of(first, word.length)] - first
 
     def used_by(self, first: int, which: np.ndarray) -> np.ndarray:
-        """The values that some letters use, by their numbers.
-
-        Args:
-          which: of the letters from the first one on, as a mask.
-        """
+        """The values that some letters (a mask, from the first one on) use, by their numbers."""
         slots = self._operands.of(first, len(which))
         return self._operands.items[slots][which[self._operands.owners[slots] - first]]
 
@@ -206,10 +202,7 @@ class OpString:
 
     def alike(self, word: RepeatedBlock) -> RepeatedBlock:
         """The places of a word at which operands come from the same ops of the word, or from
-        outside.
-
-        If no two places agree, the result is the longest part of the word in which the first two
-        do.
+        outside.  If no two places agree: of the longest part of the word in which the first two do.
         """
         if len(word.starts) < 2:
             return word
@@ -229,10 +222,8 @@ class OpString:
 
     def in_turns(self, word: RepeatedBlock) -> RepeatedBlock:
         """If blocks of several kinds alternate, like layers of a network that repeat a series, the
-        rows of blocks with one block of each kind.
-
-        Kinds differ in how far back their operands are made, within the repetitions.
-        """
+        rows of blocks with one block of each kind.  Kinds differ in how far back their operands are
+        made, within the repetitions."""
         values, makers = self.sources(word)
         above = np.array(word.starts)[:, None] - makers
         number = values - self._first_result[makers]
@@ -335,12 +326,10 @@ def _costs_nothing(signature: Signature) -> bool:
 
 
 def _of_constants(body: FunctionView) -> tuple[set[int], set[int]]:
-    """The constants that cost nothing, and the ops on constants alone that are not letters.
-
-    These are the ops that give the free constants, those whose result several ops of one signature
-    read as the same operand, and the ops that these depend on.  Other ops on constants are letters:
-    the first step of a loop may be one, if the initial state is constant.
-    """
+    """The constants that cost nothing, and the ops on constants alone that are not letters: the ops
+    that give the free constants, those whose result several ops of one signature read as the same
+    operand, and the ops that these depend on.  Other ops on constants are letters: the first step
+    of a loop may be one, if the initial state is constant."""
     free: set[int] = set()
     constant_ops: set[int] = set()
     makers: dict[int, int] = {}

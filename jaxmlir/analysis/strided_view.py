@@ -68,12 +68,8 @@ class StridedView(NamedTuple):
         return [d for d, n in enumerate(self.array.type.shape) if n != self.sizes[d]]
 
     def through(self, names: Collection[str] = VIEWS) -> StridedView | None:
-        """This view as a view of the operand of the op that gives the array; ``None`` if the op
-        does more than move elements.
-
-        Args:
-          names: the names of the ops to look through.
-        """
+        """This view as a view of the operand of the op (of one of the names) that gives the array;
+        ``None`` if the op does more than move elements."""
         owner = self.array.owner
         if isinstance(owner, ir.Block) or owner.name not in names or len(owner.operands) != 1:
             return None
@@ -156,9 +152,8 @@ def slice_of(node: OpView) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int,
 
 def unit_dims(node: OpView, shape: Sequence[int], other: Sequence[int]) -> list[int | None] | None:
     """For each dimension of ``shape``, the dimension of ``other``, or ``None`` if its size is 1.
-
-    The whole result is ``None`` if the op between them does more than add or drop such dimensions.
-    """
+    The whole result is ``None`` if the op between them does more than add or drop such
+    dimensions."""
     if node.name not in UNIT_DIMS or len(node.operands) != 1 or "sharding" in node.attributes:
         return None
     if node.name == "jaxpr.reshape" and node.get("dimensions") is not None:

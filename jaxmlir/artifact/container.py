@@ -57,11 +57,7 @@ class StoredArray(NamedTuple):
 
 
 def parse_json(text: str | bytes, what: str) -> Any:
-    """JSON without duplicate keys.
-
-    Raises:
-      ArtifactError: it is malformed.
-    """
+    """JSON without duplicate keys; an :class:`ArtifactError` if it is malformed."""
     try:
         return json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as e:
@@ -79,11 +75,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def map_file(path: str | os.PathLike[str]) -> memoryview:
-    """The contents of a file, mapped: the operating system reads them when they are accessed.
-
-    Raises:
-      OSError: the file cannot be opened.
-    """
+    """The contents of a file, mapped: the operating system reads them when they are accessed."""
     with open(os.fspath(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
@@ -331,11 +323,7 @@ def digest(data: Any) -> str:
 
 
 def check_name(name: Any) -> str:
-    """Checks a constant's name, which is one word: no path, no blank.
-
-    Raises:
-      ArtifactError: it is something else.
-    """
+    """Checks a constant's name, which is one word, no path and no blank; else an ArtifactError."""
     if isinstance(name, str) and re.fullmatch(_NAME, name) and ".." not in name:
         return name
     raise ArtifactError(
@@ -345,11 +333,9 @@ def check_name(name: Any) -> str:
 
 
 def part_of(array: np.ndarray) -> tuple[str, StoredArray]:
-    """The element type and the stored form of an array.
-
-    A dtype that safetensors lacks (four-bit numbers, complex128 ...) is stored as bytes, with the
-    bytes of an element along an additional last dimension.
-    """
+    """The element type and the stored form of an array.  A dtype that safetensors lacks (four-bit
+    numbers, complex128 ...) is stored as bytes, with the bytes of an element along an additional
+    last dimension."""
     from jaxmlir.dialect.types import element_of
 
     element = str(element_of(array.dtype))
@@ -362,11 +348,8 @@ def part_of(array: np.ndarray) -> tuple[str, StoredArray]:
 
 
 def array_type(name: str, element: Any, part: StoredArray) -> tuple[np.dtype, tuple[int, ...]]:
-    """The dtype and shape of a stored array.
-
-    Raises:
-      ArtifactError: the part cannot be an array of that element type.
-    """
+    """The dtype and shape of a stored array; an :class:`ArtifactError` if the part cannot be
+    one."""
     from jaxmlir.dialect.types import dtype_called
 
     dtype = dtype_called(element) if isinstance(element, str) else None

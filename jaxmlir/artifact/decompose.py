@@ -100,11 +100,8 @@ def adapt(program: Module, made_with: str) -> None:
 
 
 def _settle(program: Module) -> list[Any]:
-    """Replaces the ops whose primitives this process lacks by their expansions.
-
-    Returns:
-      The high-level ops without a primitive here and without an expansion.
-    """
+    """Replaces the ops whose primitives this process lacks by their expansions; returns the
+    high-level ops that have neither."""
     symbols, unknown = [], []
     for op in list(dialect_ops(program.module)):
         expansion = op.attributes[EXPANSION] if EXPANSION in op.attributes else None

@@ -162,9 +162,7 @@ class _Report:
 
 def paths_of_arguments(function: func.FuncOp) -> Sequence[str] | None:
     """The names of a function's arguments, or else their paths in its pytree, as ``['w'][0]``.
-
-    ``None`` if the function has neither.
-    """
+    ``None`` if the function has neither."""
     names = locations.names_of_arguments(function)
     if all(names):
         return names

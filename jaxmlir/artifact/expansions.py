@@ -79,10 +79,7 @@ def may_expand_in(program: Module) -> bool:
 
 def expand(program: Module) -> dict[str, ir.Location]:
     """Adds the expansions of a program's primitives to it, in place, and replaces the ops that
-    cannot be written.
-
-    Returns:
-      For each added function, the location of an op that it was added for.
+    cannot be written.  Returns for each added function the location of an op that it was added for.
     """
     places: dict[str, ir.Location] = {}
     with scope():
@@ -204,11 +201,9 @@ _SMALL = 1 << 12
 
 
 class _Parameters(Identities):
-    """Numbers for the parameters of primitives, equal for parameters that say the same.
-
-    A jaxpr is compared by its printed text, and an object by its class and attributes. An object
-    without attributes only equals itself, unless it is a plain ``object()``.
-    """
+    """Numbers for the parameters of primitives, equal for parameters that say the same.  A jaxpr is
+    compared by its printed text, and an object by its class and attributes. An object without
+    attributes only equals itself, unless it is a plain ``object()``."""
 
     def _structure(self, value: Any, kind: str) -> Any:
         if kind == "tree":
@@ -245,11 +240,7 @@ def _function(rules: Rules, op: Any, expansion: _PrimitiveExpansion) -> str:
 
 
 def _expansion(rules: Rules, op: Any, order: int) -> _PrimitiveExpansion | None:
-    """The expansion of an op; ``None`` if its computation cannot be traced.
-
-    Args:
-      order: how many expansions deep the op is; 0 for the program's own ops.
-    """
+    """The expansion of an op, itself ``order`` expansions deep; ``None`` if it cannot be traced."""
     try:
         closed = rules.jaxpr_of(op, op.name)
         (eqn,) = open_jaxpr(closed)[0].eqns
@@ -260,12 +251,8 @@ def _expansion(rules: Rules, op: Any, order: int) -> _PrimitiveExpansion | None:
 
 
 class _Expander:
-    """Traces the computation and the rules of one equation, and writes them as functions.
-
-    Args:
-      closed: a jaxpr of the equation alone.
-      order: see :func:`_expansion`.
-    """
+    """Traces the computation and the rules of one equation, a jaxpr of its own, and writes them as
+    functions."""
 
     def __init__(self, rules: Rules, closed: Any, eqn: Any, order: int):
         self.importer = rules.importer
@@ -444,9 +431,7 @@ def _rules_for(
     masks: Sequence[Mask], rule: Callable[[Mask], ir.Attribute]
 ) -> tuple[list[ir.Attribute], Exception | None]:
     """The rules for those sets of operands that have one; if there are none, also the first error.
-
-    If many operands have no rule together, a rule for all that have one alone is tried.
-    """
+    If many operands have no rule together, a rule for all that have one alone is tried."""
     rules: dict[Mask, ir.Attribute] = {}
     first = None
 

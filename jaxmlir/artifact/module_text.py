@@ -23,10 +23,17 @@ import lzma
 import re
 
 from jaxmlir.dialect.codec import node_fields
-from jaxmlir.dialect.ir import TREES, context, ir, parse_module
+from jaxmlir.dialect.ir import (
+    MAX_NESTING,
+    TREES,
+    context,
+    ir,
+    nesting,
+    parse_module,
+    without_strings,
+)
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArtifactError, JaxmlirError
-from jaxmlir.support.nesting import MAX_NESTING, nesting, without_strings
 
 # Locations are trees that share branches; written out, one has at most this many parts.
 MAX_LOCATION_PARTS = 4096
@@ -104,11 +111,8 @@ def _check_location_tokens(lines: bytes, what: str) -> None:
 
 
 def _check_locations(lines: bytes, what: str) -> None:
-    """Checks that aliases only use earlier ones, and that none is too large when written out.
-
-    Args:
-      lines: the definitions, without strings.
-    """
+    """Checks that aliases, defined in lines without strings, only use earlier ones, and that none
+    is too large when written out."""
     sizes: dict[bytes | None, int] = {}
     current: bytes | None = None
     size = 0
@@ -163,11 +167,8 @@ def _with_plain_locations(text: str) -> str:
 
 
 def compress(module: ir.Module, *, locations: bool) -> tuple[bytes, int]:
-    """A module's text as an ``.xz`` stream, and the length of the text.
-
-    Raises:
-      ArtifactError: the text breaks a rule of :func:`check`.
-    """
+    """A module's text as an ``.xz`` stream, and the length of the text, which must pass
+    :func:`check`."""
     with context():
         text = module.operation.get_asm(
             enable_debug_info=locations, print_generic_op_form=True, assume_verified=True
@@ -214,9 +215,7 @@ _WITHOUT_DEVICES = r"{AbstractMesh = {axis_names = \1, axis_sizes = \3, axis_typ
 
 def without_devices(text: str) -> str:
     """A module's text with its meshes described by the names and sizes of axes, without devices.
-
-    It replaces attributes, not the contents of strings, in which a quotation mark is escaped.
-    """
+    It replaces attributes, not the contents of strings, in which a quotation mark is escaped."""
     if "Mesh = {" not in text:
         return text
     return _DEVICES.sub(_WITHOUT_DEVICES, _KIND.sub("", text))
@@ -235,11 +234,8 @@ def fields_of_nodes(program: Module) -> ir.Attribute | None:
 
 
 def write_trees(program: Module, as_flat: bool, fields: ir.Attribute | None = None) -> None:
-    """Stores the fields of its pytrees' nodes in a program, in place, or removes the pytrees.
-
-    Args:
-      as_flat: the program is to take and return flat values.
-    """
+    """Stores the fields of its pytrees' nodes in a program, in place, or removes the pytrees for a
+    program that takes and returns flat values."""
     if not as_flat and fields is None:
         return
     with context():

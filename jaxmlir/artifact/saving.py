@@ -178,12 +178,8 @@ def _arrays(program: Module) -> dict[str, np.ndarray]:
 def _unwritable(
     module: ir.Module, places: Mapping[str, ir.Location], is_checked: Callable[[str], bool]
 ) -> Iterator[Diagnostic]:
-    """The ops that refer to Python objects of this process.
-
-    Args:
-      places: for functions that no user wrote, the location of an op that they were added for.
-      is_checked: whether ops of a name are checked.
-    """
+    """The ops that refer to Python objects of this process.  Functions that no user wrote have
+    their ``places``: the location of an op that they were added for."""
     text = module_text(module)
     if not any(mark in text for mark in ("{handle = ", "!jaxpr.aval<", "!jaxpr.dtype<")):
         return
@@ -294,10 +290,8 @@ def _is_callback(name: str) -> bool:
 
 
 def _options(op: Any) -> Sequence[str]:
-    """The options of a function with custom rules that cannot be stored, as no op has them.
-
-    Empty for a primitive that this process does not know, and another one may.
-    """
+    """The options of a function with custom rules that cannot be stored, as no op has them; empty
+    for a primitive that this process does not know, and another one may."""
     try:
         return hijax.unmatched(codec.decode(op.attributes["_prim"]))
     except JaxmlirError:

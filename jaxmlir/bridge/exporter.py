@@ -96,11 +96,8 @@ class Exporter:
         return below_first([symbol], below)
 
     def bound(self, symbol: str, values: str) -> Any:
-        """The closed jaxpr of ``@symbol`` whose constants have the values that ``@values`` returns.
-
-        Raises:
-          ExportError: as :meth:`jaxpr` does.
-        """
+        """The closed jaxpr of ``@symbol`` whose constants have the values that ``@values``
+        returns."""
         with self._lock:
             closed = self.made.get((symbol, values))
             if closed is None:
@@ -129,11 +126,8 @@ def _decoded(value: ir.Attribute) -> Any:
 
 
 def constant_value(program: Module, op: Any) -> Any:
-    """The value of a ``jaxpr.constant`` op, as JAX would hold it.
-
-    Raises:
-      ExportError: the op names an array that the program's side table lacks.
-    """
+    """The value of a ``jaxpr.constant`` op, as JAX would hold it; an :class:`ExportError` if the op
+    names an array that the program's side table lacks."""
     attributes = op.attributes
     aval = aval_of(op.results[0].type)
     if "name" in attributes:

@@ -141,12 +141,9 @@ class Importer:
     # -- what codecs ask for --
 
     def function(self, jaxpr: Any, *, opened: bool = False) -> tuple[str, ...]:
-        """The symbol of a (closed) jaxpr's function, written when first seen.
-
-        Args:
-          opened: constants become the function's first arguments.  If there are any, the symbol of
-            a function that returns their values follows.
-        """
+        """The symbol of a (closed) jaxpr's function, written when first seen.  In an opened one,
+        constants are the first arguments; if there are any, the symbol of a function of their
+        values follows."""
         self.references += 1
         jaxpr, consts = open_jaxpr(jaxpr)
         if any(isinstance(value, core.Tracer) for value in consts):
@@ -185,10 +182,8 @@ class Importer:
 
     def rule(self, key: Any, hint: str, trace: Any) -> str:
         """The symbol of a custom rule's function; ``trace() -> (jaxpr, consts)`` runs on a miss.
-
         The symbol is known before the rule is traced, so that a rule may call the function it
-        belongs to.
-        """
+        belongs to."""
         self.references += 1
         symbol = self._functions.get(key)
         if symbol is None:
@@ -226,11 +221,8 @@ class Importer:
         leave_rules: bool = False,
         **options: Any,
     ) -> Any:
-        """Writes an open jaxpr as :meth:`write_function` does, and the custom rules it uses.
-
-        Args:
-          leave_rules: do not trace these rules; they wait with the program's untraced rules.
-        """
+        """Writes an open jaxpr as :meth:`write_function` does, and the custom rules it uses.  With
+        ``leave_rules``, these wait with the program's untraced rules."""
         function = self.write_function(jaxpr, consts, name, **options)
         if leave_rules:
             self.pending.leave()
@@ -309,15 +301,8 @@ class Importer:
         block: ir.Block,
         location: ir.Location,
     ) -> list[ir.Value]:
-        """Writes an open jaxpr's equations, all at one location, at the current insertion point.
-
-        Args:
-          args: the values of the jaxpr's arguments.
-          block: the block to write in.
-
-        Returns:
-          The results.
-        """
+        """Writes an open jaxpr's equations on some arguments, all at one location, at the current
+        insertion point in the block; gives the results."""
         env = dict(zip(jaxpr.invars, args, strict=True))
         self._alive.append((jaxpr, consts))
         body = _JaxprWriter(self, block, location)
@@ -354,11 +339,8 @@ class Importer:
         self._functions = {k: v for k, v in self._functions.items() if v not in symbols}
 
     def constant_attributes(self, value: Any, aval: Any) -> dict[str, ir.Attribute]:
-        """The attributes of the ``jaxpr.constant`` that holds ``value``.
-
-        Raises:
-          ImportingError: the value is a tracer of an enclosing transformation, e.g. one that a
-            custom rule closes over.
+        """The attributes of the ``jaxpr.constant`` that holds ``value``; an :class:`ImportingError`
+        if it is a tracer of an enclosing transformation, e.g. one that a custom rule closes over.
         """
         if isinstance(value, core.Tracer):
             raise ImportingError(CLOSES_OVER)
@@ -586,10 +568,8 @@ class _FunctionNest:
 
 
 class _OpeningWriter(NamedTuple):
-    """The ``Writer`` for parameters of a primitive whose rules are unknown.
-
-    These rules may pass operands for a jaxpr's constants, so they rely on all constants in order.
-    """
+    """The ``Writer`` for parameters of a primitive whose rules are unknown.  They may pass operands
+    for a jaxpr's constants, so they rely on all constants in order."""
 
     importer: Importer
 

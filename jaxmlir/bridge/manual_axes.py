@@ -27,12 +27,8 @@ def axes_of(aval: Any) -> Axes:
 
 
 def added(operands: Sequence[Any], avals: Sequence[Any]) -> list[Axes]:
-    """For each argument of a call, the axes that it varies over and the operand does not.
-
-    Args:
-      operands: the abstract values that the function was traced for.
-      avals: the abstract values of the arguments.
-    """
+    """For each argument of a call, the axes that it varies over and the operand that the function
+    was traced for does not."""
     if not config._check_vma.value:
         return [frozenset()] * len(operands)
     return [axes_of(aval) - axes_of(operand) for aval, operand in zip(avals, operands, strict=True)]
@@ -89,11 +85,7 @@ def inside(own: Any, mesh: Any) -> Any:
 
 
 def retyped(callee: Any, avals: Sequence[Any]) -> Any:
-    """The callee, with types that vary over the axes that the arguments of the call add.
-
-    Raises:
-      TransformError: JAX refuses such operands for an op of the callee.
-    """
+    """The callee, with types that vary over the axes that the arguments of the call add."""
     pairs = zip(avals, callee.signature.operands, strict=True)
     axes = frozenset().union(*[axes_of(aval) - axes_of(operand) for aval, operand in pairs])
     if not axes:
@@ -105,12 +97,8 @@ def retyped(callee: Any, avals: Sequence[Any]) -> Any:
 def classes(
     axes: Sequence[Axes], n: int, needed: Callable[[int], Sequence[bool]]
 ) -> dict[Axes, list[int]]:
-    """The indices of ``n`` results, grouped by the axes of the arguments that they depend on.
-
-    Args:
-      axes: the axes of each argument.
-      needed: tells which arguments the result of an index depends on.
-    """
+    """The indices of ``n`` results, grouped by the axes of the arguments that they depend on, which
+    ``needed`` tells for an index."""
     if len(set(axes)) <= 1:
         return {frozenset().union(*axes): list(range(n))}
     indices: dict[Axes, list[int]] = {}

@@ -35,10 +35,8 @@ Params = dict[str, Any]
 
 
 def _jit_to_dialect(params: Params, eqn: Any) -> Params:
-    """``None`` is an unspecified sharding and an absent mesh; ``inline`` is what all versions have.
-
-    A value of ``inline`` that only newer versions of JAX know is written by its name.
-    """
+    """``None`` is an unspecified sharding and an absent mesh; ``inline`` is what all versions have,
+    or the name of a value that only newer versions of JAX know."""
     params = dict(params)
     for name in ("in_shardings", "out_shardings"):
         params[name] = tuple(None if s is named_sharding.UNSPECIFIED else s for s in params[name])

@@ -43,11 +43,8 @@ def put_in(module: ir.Module, constants: Mapping[str, Any]) -> None:
 
 
 def take_out(module: ir.Module, text: str) -> dict[str, np.ndarray]:
-    """Replaces resources in constants by names of arrays, and returns the arrays.
-
-    Args:
-      text: the text that the module was parsed from.
-    """
+    """Replaces resources in constants by names of arrays, and returns the arrays.  The text is the
+    one that the module was parsed from."""
     if "dense_resource<" not in text:
         return {}
     # The bindings give no access to the elements, and the parser may have renamed the resources.

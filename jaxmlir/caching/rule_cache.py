@@ -67,10 +67,8 @@ def digest(*parts: bytes) -> bytes:
 
 
 class RuleFiles:
-    """The entries in a directory, and the new ones of this process.
-
-    Errors of the file system only cause entries to be missing or unwritten.
-    """
+    """The entries in a directory, and the new ones of this process.  Errors of the file system only
+    cause entries to be missing or unwritten."""
 
     def __init__(self, directory: str):
         self.directory = directory
@@ -100,11 +98,8 @@ class RuleFiles:
         return value
 
     def add(self, key: bytes, make: Callable[[], bytes | None]) -> None:
-        """Stores a value for a key when :meth:`write` is called next.
-
-        Args:
-          make: gives the value, or ``None`` if there is nothing to store after all.
-        """
+        """Stores a value for a key when :meth:`write` is called next; ``make`` may give ``None``
+        after all."""
         self._new[key] = make
 
     @property
@@ -255,11 +250,7 @@ INTERVAL = 10
 
 
 class RuleCache:
-    """The cache for one configuration.
-
-    Attributes:
-      without: ops that are never cached, because their rules are not all JAX's own.
-    """
+    """The cache for one configuration, ``without`` ops whose rules are not all JAX's own."""
 
     def __init__(self, files: RuleFiles, configuration: str, without: frozenset[str]):
         self.without = without
@@ -306,10 +297,8 @@ def current() -> RuleCache | None:
 
 
 def settle() -> None:
-    """Writes new entries, unless the process did so a moment ago.
-
-    A server may be killed at any time, but makes most entries when it lowers its first program.
-    """
+    """Writes new entries, unless the process did so a moment ago.  A server may be killed at any
+    time, but makes most entries when it lowers its first program."""
     files = kept_files()
     if files is not None and files.waiting and time.monotonic() > _settled[0] + INTERVAL:
         _write(files)

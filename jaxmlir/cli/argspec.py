@@ -51,22 +51,15 @@ _OF_JAX = re.compile(
 
 
 def parse_positional(text: str) -> tuple[Any, ...]:
-    """The values of a comma-separated list; arrays are ``jax.ShapeDtypeStruct``s.
-
-    Raises:
-      UsageError: the text is not of the form above.
-    """
+    """The values of a comma-separated list of the form above; arrays are
+    ``jax.ShapeDtypeStruct``s."""
     listed = text.strip().removesuffix(",")
     tree = _parse(f"({listed},)" if listed else "()", text)
     return _ArgspecParser(text).value(tree)
 
 
 def parse_keywords(text: str) -> dict[str, Any]:
-    """The values of ``name=value, ...``.
-
-    Raises:
-      UsageError: the text is not of that form.
-    """
+    """The values of ``name=value, ...``; a usage error for other texts."""
     tree = _parse(f"dict({text})", text)
     is_call = isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name)
     if not is_call or tree.args or any(keyword.arg is None for keyword in tree.keywords):
@@ -238,10 +231,8 @@ def _key_impl(tag: str) -> str:
 def split_static(
     f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """Binds the literal arguments into the function, as static ones; the abstract ones stay.
-
-    An argument is static if none of its leaves stands for an array.
-    """
+    """Binds the literal arguments into the function, as static ones; the abstract ones stay.  An
+    argument is static if none of its leaves stands for an array."""
     dynamic = list(map(is_abstract, args))
     static_kwargs = {k: v for k, v in kwargs.items() if not is_abstract(v)}
     dynamic_kwargs = {k: concrete_scalars(v) for k, v in kwargs.items() if is_abstract(v)}

@@ -11,6 +11,7 @@ import functools
 import importlib
 import io
 import os
+import re
 import signal
 import sys
 import textwrap
@@ -142,11 +143,7 @@ class CommandLine:
 
 
 def artifact_of(program: Any, arguments: CommandLine) -> bytes:
-    """The program as an artifact, with the effects that the flag :data:`EFFECTS` asks for.
-
-    Raises:
-      ArtifactError: the program cannot be saved.
-    """
+    """The program as an artifact, with the effects that the flag :data:`EFFECTS` asks for."""
     from jaxmlir.artifact.saving import pieces
 
     effects = arguments.get(EFFECTS.name) or "error"
@@ -280,12 +277,8 @@ def request(
 def answered(
     arguments: CommandLine, tool: str, help_: Callable[[], str], words: Callable[[], Iterable[str]]
 ) -> bool:
-    """Prints the version, the help or a completion script if the command line asks for it; returns
-    whether it does. ``eval`` of the script sets completion up.
-
-    Args:
-      words: returns the flags, as they are written in the help.
-    """
+    """Prints the version, the help or a completion script (for ``eval``) of the flags, which
+    ``words`` returns, if the command line asks for it; returns whether it does."""
     if arguments.on("version"):
         print(version_text(tool))
     elif arguments.on("help"):
@@ -306,9 +299,7 @@ def run_tool(
     tool: str, body: Callable[[Sequence[str]], int | None], argv: Sequence[str] | None = None
 ) -> int:
     """Runs a tool's body; prints an error that the body does not report itself, with status 1.
-
-    After Ctrl-C, the status is the one that a shell gives a command that it ended.
-    """
+    After Ctrl-C, the status is the one that a shell gives a command that it ended."""
     before, colored = unknown_nodes.set(True), _wants_color.set(None)
     if sys.stderr is None:
         # It is closed, and `print` would write to stdout.
@@ -364,11 +355,8 @@ def load_modules(arguments: CommandLine) -> None:
 
 
 def import_here(flag: str, name: str) -> ModuleType:
-    """Imports the module that a flag names, as ``python -m`` does: the current directory counts.
-
-    Raises:
-      UsageError: it cannot be imported. If its own code failed, the traceback is printed.
-    """
+    """Imports the module that a flag names, as ``python -m`` does: the current directory counts.  A
+    usage error if it cannot be imported; if its own code failed, the traceback is printed."""
     if not all(part.isidentifier() for part in name.split(".")):
         raise UsageError(f"--{flag} expects the name of a module, such as pkg.module, got '{name}'")
     if os.getcwd() not in sys.path:
@@ -416,18 +404,13 @@ def read_bytes(path: str) -> bytes:
 
 
 def write_bytes(arguments: CommandLine, data: bytes, *, is_mlir: bool = False) -> None:
-    """Writes the file of ``-o``, or stdout if that is ``-`` or not given.
-
-    Args:
-      is_mlir: whether it is MLIR text, which is coloured on a terminal, not in files and pipes.
-    """
+    """Writes the file of ``-o``, or stdout if that is ``-`` or not given.  MLIR text is coloured on
+    a terminal, not in files and pipes."""
     path = arguments.get("o")
     if path is None or path == "-":
         if sys.stdout is None:
             raise UsageError("cannot write to stdout: it is closed; name a file with -o")
         if is_mlir and sys.stdout.isatty() and _is_colored(sys.stdout):
-            from jaxmlir.cli.highlight import highlighted
-
             data = highlighted(data.decode()).encode()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -438,11 +421,7 @@ def write_bytes(arguments: CommandLine, data: bytes, *, is_mlir: bool = False) -
 
 @contextlib.contextmanager
 def output_file(path: str) -> Iterator[IO[bytes]]:
-    """A file to write to; it is removed if writing fails or is interrupted, as in LLVM's tools.
-
-    Raises:
-      UsageError: it cannot be opened or written.
-    """
+    """A file to write to; it is removed if writing fails or is interrupted, as in LLVM's tools."""
     try:
         file = open(path, "wb")
     except OSError as e:
@@ -554,3 +533,29 @@ def _source_line(d: Diagnostic, filename: str, lines: list[str]) -> str:
     if d.file == filename and lines:
         return lines[d.line - 1] if 0 < d.line <= len(lines) else ""
     return source_line(d.file, d.line)
+
+
+# ANSI's codes: each is a terminal's own shade, on light and on dark.
+_CODES = {"quiet": "2", "value": "33", "symbol": "36", "string": "32", "type": "2", "name": "1"}
+_TOKEN = re.compile(
+    r"""
+      (?P<quiet> //.* | ^\#loc.* | \ loc\([^()]*\) )
+    | (?P<name> (?: ^\s* | (?<=\ =\ ) ) (?: "[\w.$]+"(?=\() | [a-z_][\w.$]* ) )
+    | (?P<string> "(?:[^"\\]|\\.)*" )
+    | (?P<value> %[\w.$-]+ (?:[#:]\d+)? )
+    | (?P<symbol> @[\w.$-]+ )
+    | (?P<type> \b(?:tensor|vector|memref|tuple)<[^<>\n]*> | ![\w.]+(?:<[^<>\n]*>)? )
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
+
+
+def highlighted(text: str) -> str:
+    """The text with the codes that colour it on a terminal; it is not changed otherwise."""
+
+    def painted(match: re.Match[str]) -> str:
+        kind = match.lastgroup
+        assert kind is not None
+        return f"\x1b[{_CODES[kind]}m{match[0]}\x1b[0m"
+
+    return _TOKEN.sub(painted, text)

@@ -6,8 +6,10 @@ MLIR's parser reads text, as it survives anything; a child process reads bytecod
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir.cli import command_line
 from jaxmlir.cli.command_line import UsageError
@@ -36,11 +38,8 @@ def is_artifact(data: bytes) -> bool:
 
 
 def check_module(text: str, filename: str) -> None:
-    """Checks that a text is one ``builtin.module``; MLIR would put one around anything else.
-
-    Raises:
-      ParseError: it is not.
-    """
+    """Checks that a text is one ``builtin.module``: MLIR would put one around anything else.  A
+    :class:`ParseError` if it is not."""
     check_nesting(text, filename)
     with context():
         try:
@@ -54,11 +53,7 @@ def check_module(text: str, filename: str) -> None:
 
 
 def read_module(path: str, data: bytes) -> tuple[ir.Module, str]:
-    """The module in a file of text or bytecode, and its text.
-
-    Raises:
-      ParseError: the file does not hold a module.
-    """
+    """The module in a file of text or bytecode, and its text; a ParseError if there is none."""
     text = to_text(data)
     filename = command_line.display_path(path)
     return parse_module(text, filename, from_file=not is_bytecode(data)), text
@@ -145,3 +140,67 @@ def read_program(path: str, custom_calls: Collection[str] = ()) -> Program:
         return read_artifact(path, data, custom_calls)
     module, text = read_module(path, data)
     return Program(module, take_out(module, text), {})
+
+
+_METADATA = re.compile(
+    r"\{-#\s*external_resources:\s*\{\s*mlir_reproducer:\s*\{(?P<entries>.*?)\}\s*\}\s*#-\}\s*",
+    re.DOTALL,
+)
+_PIPELINE = re.compile(r'pipeline:\s*(?P<text>"(?:[^"\\]|\\.)*")')
+_VERIFY = re.compile(r"verify_each:\s*(true|false)")
+
+
+class Reproducer(NamedTuple):
+    """What to run on a module: the metadata of a file that holds both, as mlir-opt writes it.
+
+    Attributes:
+      pipeline: the passes.
+      verify_each: whether to verify the program after each pass.
+    """
+
+    pipeline: str
+    verify_each: bool
+
+    def written(self, module: str) -> str:
+        """The text of the file, with the text of the module."""
+        verify = str(self.verify_each).lower()
+        with context():
+            pipeline = ir.StringAttr.get(self.pipeline)
+        return (
+            f"{module.rstrip()}\n\n"
+            "{-#\n"
+            "  external_resources: {\n"
+            "    mlir_reproducer: {\n"
+            f"      pipeline: {pipeline},\n"
+            "      disable_threading: true,\n"
+            f"      verify_each: {verify}\n"
+            "    }\n"
+            "  }\n"
+            "#-}\n"
+        )
+
+    def write(self, path: str, module: str) -> None:
+        """Writes the file; a usage error if that is impossible."""
+        try:
+            Path(path).write_text(self.written(module), encoding="utf-8")
+        except OSError as e:
+            raise UsageError(f"cannot write the reproducer '{path}': {e.strerror}") from None
+
+
+def read_reproducer(text: str) -> tuple[str, Reproducer | None]:
+    """The module's text, and what to run on it; ``None`` if the text is no reproducer."""
+    metadata = _METADATA.search(text)
+    pipeline = metadata and _PIPELINE.search(metadata["entries"])
+    if metadata is None or pipeline is None:
+        return text, None
+    verify = _VERIFY.search(metadata["entries"])
+    with context():
+        try:
+            passes = ir.StringAttr(ir.Attribute.parse(pipeline["text"])).value
+        except ir.MLIRError as e:
+            message = f"the pipeline of the reproducer: {diagnostics_of(e)[0].message}"
+            raise ParseError(message) from None
+    run = Reproducer(passes, verify is None or verify[1] == "true")
+    # Lines keep their numbers.
+    blank = "\n" * metadata[0].count("\n")
+    return text[: metadata.start()] + blank + text[metadata.end() :], run

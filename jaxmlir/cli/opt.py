@@ -122,9 +122,7 @@ FLAGS = (
     Flag("mlir-print-op-generic", "Print all operations in the generic form"),
     Flag("mlir-print-local-scope", "Print types, attributes and locations without aliases"),
     Flag(
-        "mlir-elide-elementsattrs-if-larger",
-        "Elide constants of more elements than this",
-        "uint",
+        "mlir-elide-elementsattrs-if-larger", "Elide constants of more elements than this", "uint"
     ),
     Flag(
         "mlir-elide-resource-strings-if-larger",
@@ -439,11 +437,8 @@ class _Driver:
         return ["\n".join(piece) for piece in pieces]
 
     def _process(self, text: str, program: Program | None) -> tuple[bool, bytes | None]:
-        """Whether a piece did what it should, and its output unless it failed.
-
-        Args:
-          program: the program of an artifact, if the piece is its text.
-        """
+        """Whether a piece did what it should, and its output unless it failed; ``program`` is that
+        of an artifact, if the piece is its text."""
         output = None
         with _collect_diagnostics(self.filename) as diagnostics:
             self.remarks = diagnostics
@@ -479,10 +474,10 @@ class _Driver:
 
     def _take_pipeline(self, text: str) -> str:
         """Removes what to run from a reproducer; returns the text of its module."""
-        from jaxmlir.cli import reproducer
+        from jaxmlir.cli.module_io import read_reproducer
         from jaxmlir.passes import parse_pipeline
 
-        text, run = reproducer.read(text)
+        text, run = read_reproducer(text)
         if run is None:
             raise UsageError(
                 f"--run-reproducer: {self.filename} has no pipeline; expected "
@@ -495,11 +490,7 @@ class _Driver:
         return text
 
     def _check_roundtrip(self, module: ir.Module) -> None:
-        """Checks that a module's text and bytecode are each read as the same module.
-
-        Raises:
-          VerificationError: they are not.
-        """
+        """Checks that a module's text and bytecode are each read as the same module."""
         first = module_text(module, debug_info=True)
         for form, source in (("text", first), ("bytecode", module_bytecode(module))):
             if module_text(parse_module(source), debug_info=True) != first:
@@ -515,8 +506,7 @@ class _Driver:
 
     def _run_pipeline(self, program: Program | _MlirModule) -> None:
         """Runs the passes, and writes the reproducers that were asked for."""
-        from jaxmlir.cli.module_io import with_elements
-        from jaxmlir.cli.reproducer import Reproducer
+        from jaxmlir.cli.module_io import Reproducer, with_elements
 
         constants = {} if isinstance(program, _MlirModule) else program._constants
         file = self.arguments.get("mlir-generate-reproducer")
@@ -547,10 +537,8 @@ class _Driver:
         return parse_module(text, self.filename, from_file=self.is_plain_file)
 
     def _program(self, module: ir.Module, text: str) -> Program | _MlirModule:
-        """The verified program; without ops and passes of ours, a module without JAX.
-
-        Parsing has done MLIR's part of the verification.
-        """
+        """The program, of which parsing has done MLIR's part of the verification; without ops and
+        passes of ours, a module without JAX."""
         as_artifact = self.arguments.on("emit-artifact")
         is_mlirs = not as_artifact and all(pass_.is_cxx for pass_ in self.pipeline.passes)
         if is_mlirs and not (self.verifies and _has_ops_of_ours(module)):
@@ -613,11 +601,8 @@ def _has_ops_of_ours(module: ir.Module) -> bool:
 
 @dataclass
 class _MlirModule:
-    """A module that only MLIR verifies, which does not import JAX.
-
-    Attributes:
-      state: a new object after each change.
-    """
+    """A module that only MLIR verifies, which does not import JAX; its state is new after each
+    change."""
 
     module: ir.Module
     state: object = field(default_factory=object)
@@ -632,9 +617,7 @@ class _MlirModule:
 
 def _print_crash(error: JaxmlirError) -> None:
     """Prints the traceback of an exception that a pass did not intend, or a user's rule raised.
-
-    For exceptions of JAX's own rules, the message says everything.
-    """
+    For exceptions of JAX's own rules, the message says everything."""
     cause = error.__cause__
     if cause is None or isinstance(cause, JaxmlirError):
         return
@@ -733,11 +716,9 @@ def _target(where: str | None, index: int, marked: list[bool]) -> int:
 
 
 def unmet(text: str, diagnostics: Iterable[Diagnostic], filename: str) -> list[Diagnostic]:
-    """What is wrong: unexpected diagnostics, and expectations that were not met.
-
-    All errors, warnings and remarks must be expected; notes may be. The note with which MLIR prints
-    the operation does not count.
-    """
+    """What is wrong: unexpected diagnostics, and expectations that were not met.  All errors,
+    warnings and remarks must be expected; notes may be. The note with which MLIR prints the
+    operation does not count."""
     open_expectations = read_expectations(text)
     wrong = []
     for d in command_line.flattened(diagnostics):

@@ -86,11 +86,7 @@ def _main(argv: Sequence[str]) -> None:
 
 
 def _check_platform(platform: str) -> None:
-    """Starts JAX on a platform.
-
-    Raises:
-      UsageError: there is no such platform here.
-    """
+    """Starts JAX on a platform; a usage error if there is none here."""
     import jax
 
     try:
@@ -142,11 +138,7 @@ def _run(path: str, arguments: CommandLine) -> None:
 
 
 def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:
-    """The results, in the pytree that the module describes.
-
-    Raises:
-      UsageError: XLA fails to compile or run the function.
-    """
+    """The results, in the pytree that the module describes; a usage error if XLA fails."""
     import jax
 
     from jaxmlir.program.specialize import is_symbolic
@@ -190,11 +182,7 @@ def _is_stablehlo(program: Program) -> bool:
 
 
 def _reject_foreign_ops(program: Program) -> None:
-    """Fails on ops that are neither jaxpr nor StableHLO, on a mix, and on Python callbacks.
-
-    Raises:
-      LoweringError: names the op.
-    """
+    """Fails on ops that are neither jaxpr nor StableHLO, on a mix, and on Python callbacks."""
     from jaxmlir.dialect.locations import error_at
 
     _reject_callbacks(program)
@@ -237,11 +225,7 @@ def _platform_argument(program: Program, entry: str) -> int | None:
 
 
 def _platform_number(program: Program, entry: str, platform: str) -> int:
-    """The index of a platform among those that a function was lowered for.
-
-    Raises:
-      LoweringError: it was not lowered for this platform.
-    """
+    """The index of a platform among those that a function was lowered for."""
     platforms = next(filter(None, _named_platforms(program, entry)))
     if platform not in platforms:
         raise LoweringError(f"@{entry} was lowered for {', '.join(platforms)}, not for {platform}")
@@ -264,10 +248,8 @@ def _named_platforms(program: Program, entry: str) -> list[list[str]]:
 
 @functools.cache
 def _stablehlo_primitive() -> Any:
-    """A JAX primitive that calls a function of a StableHLO module.
-
-    JAX thus compiles and dispatches StableHLO like everything else.
-    """
+    """A JAX primitive that calls a function of a StableHLO module, which JAX thus compiles and
+    dispatches like everything else."""
     from jaxmlir._compat import core, mlir
 
     primitive = core.Primitive("jaxmlir_run_stablehlo")
@@ -335,12 +317,7 @@ class _EntryArguments:
 
     def read(self, arguments: CommandLine) -> list[Any]:
         """The arguments. Those that ``--input`` files name come from there; the others take the
-        values of ``--args``, then the files' other arrays in order, then random values.
-
-        Raises:
-          UsageError: there are too few or too many, or one does not have its operand's shape, or
-            its operand is no array.
-        """
+        values of ``--args``, then the files' other arrays in order, then random values."""
         self.check()
         positional = [*_literals(arguments.get("args") or "")]
         if any(isinstance(value, dict) for value in positional):
@@ -375,12 +352,9 @@ class _EntryArguments:
         return [values[i] for i in range(len(self.avals))]
 
     def by_name(self, path: str, arrays: Mapping[str, Any]) -> dict[int, Any]:
-        """The arrays of a file, by the index of the argument that each is named after. Empty for a
-        file with other names, such as those of results.
-
-        Raises:
-          UsageError: some arrays are named after arguments, and one is not.
-        """
+        """The arrays of a file, by the index of the argument that each is named after.  Empty for a
+        file with other names, such as those of results; if some names are of arguments, all have to
+        be."""
         numbers = {name: i for i, name in enumerate(self.names) if name}
         named = {numbers[_key(name)]: a for name, a in arrays.items() if _key(name) in numbers}
         unknown = [name for name in arrays if _key(name) not in numbers]
@@ -508,11 +482,8 @@ class _EntryArguments:
 
 
 def _argument_names(function: Any, platform: int | None) -> list[str]:
-    """The names of a function's arguments, ``""`` for those without.
-
-    Args:
-      platform: the index of the argument that is the platform's index, not the user's.
-    """
+    """The names of a function's arguments, ``""`` for those without, except that of the platform's
+    index."""
     from jaxmlir.artifact.description import paths_of_arguments
 
     with scope():
@@ -530,11 +501,7 @@ def _num_given(values: Sequence[Any]) -> str:
 
 
 def _cast(array: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:
-    """Converts an array to a dtype that holds its values; only floats are rounded.
-
-    Raises:
-      ValueError: a fraction, an imaginary part or the high bits of a number would be lost.
-    """
+    """Converts an array to a dtype that holds its values; only floats are rounded."""
     import jax
 
     # NumPy 2.5 returns no array as the real part of an array of integers that no dtype holds.

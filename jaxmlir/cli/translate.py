@@ -35,9 +35,7 @@ FLAGS = (
         "arguments",
     ),
     Flag(
-        "kwargs",
-        "Keyword arguments to trace with, e.g. 'mask=bool[8], mode=\"fast\"'",
-        "arguments",
+        "kwargs", "Keyword arguments to trace with, e.g. 'mask=bool[8], mode=\"fast\"'", "arguments"
     ),
     Flag(
         "stablehlo-to-jaxpr",

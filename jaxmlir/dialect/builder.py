@@ -50,12 +50,8 @@ def overwrites(op: Any) -> bool:
 
 
 def window_sizes(numbers: Any, update: Sequence[int]) -> list[int]:
-    """The size, in the array, of a window that a scatter writes.
-
-    Args:
-      numbers: the scatter's dimension numbers.
-      update: the shape of the window in the scatter's updates.
-    """
+    """The size, in the array, of a window that a scatter with these dimension numbers writes;
+    ``update`` is its shape in the scatter's updates."""
     sizes = list(update)
     for axis in sorted((*numbers.inserted_window_dims, *numbers.operand_batching_dims)):
         sizes.insert(axis, 1)
@@ -132,12 +128,8 @@ def rename_call(
     own: Mapping[str, ir.Attribute] = {},
     operands: Sequence[ir.Value] | None = None,
 ) -> None:
-    """Replaces an op that calls a function by an op of another name that calls it.
-
-    Args:
-      own: the attributes that only the new op has.
-      operands: the operands of the new op; by default those of the old one.
-    """
+    """Replaces an op that calls a function by an op of another name that calls it, which has
+    attributes of its ``own``, and other operands if they are given."""
     shared = ("call_jaxpr", "jaxpr.effects", "jaxpr.ctx")
     attributes = {key: op.attributes[key] for key in shared if key in op.attributes} | dict(own)
     types, values = list(op.results.types), list(op.operands if operands is None else operands)
@@ -172,10 +164,8 @@ def reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
 
 
 def inline(function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
-    """Copies a function's body to the current insertion point; returns its results.
-
-    The ops get the current location, that of the call, as their call site.
-    """
+    """Copies a function's body to the current insertion point; returns its results.  The ops get
+    the current location, that of the call, as their call site."""
     return list(jax_mlir_ext.inlined_func_call(function.operation, list(args)))
 
 
@@ -189,11 +179,7 @@ def has_lasting_effects(
     op: Any, name: str, functions: Mapping[str, func.FuncOp] | None = None
 ) -> bool:
     """Whether an op is kept even if its results are unused: for an effect that it lists, or because
-    it is an op of another dialect, or runs one, whose effects are unknown.
-
-    Args:
-      functions: those of the module, if the caller has them.
-    """
+    it is an op of another dialect, or runs one, whose effects are unknown."""
     if is_lasting(name, effects_of(op)):
         return True
     symbols = [*symbols_of(op, custom_rules=False)] if may_have_functions(name) else []
@@ -216,13 +202,8 @@ def is_used(value: ir.Value) -> bool:
 
 
 def erase(op: Any) -> None:
-    """Erases an op.
-
-    MLIR's bindings would erase an op with uses, too; reading such an operand reads freed memory.
-
-    Raises:
-      PassError: an op uses a result.
-    """
+    """Erases an op; a :class:`PassError` if it has uses: MLIR's bindings would erase it all the
+    same, and reading such an operand reads freed memory."""
     operation = op.operation
     for result in operation.results:
         use = next(result.uses, None)
@@ -342,11 +323,7 @@ class SymbolUses(dict[str, tuple[str, ...]]):
 
 def make_public(program: Module, symbol: str, uses: SymbolUses) -> None:
     """Makes ``@symbol`` the function that a call of the program runs, and drops functions that it
-    does not reach.
-
-    Args:
-      uses: the symbols that the functions refer to.
-    """
+    does not reach by the symbols that they use."""
     functions, remaining = program.functions, {}
     reached = reachable(functions, symbol, uses=uses)
     for name, op in functions.items():
@@ -422,11 +399,8 @@ def trip_count(length: Any) -> int | None:
 
 
 def symbols_of(op: Any, *, custom_rules: bool = True) -> Iterator[str]:
-    """The symbols that an op, or an op in its regions, refers to.
-
-    Args:
-      custom_rules: include custom derivative rules.
-    """
+    """The symbols that an op, or an op in its regions, refers to, those of custom rules by default
+    too."""
     for holder in (op, *inner_ops(op)):
         for name, attr in holder.attributes.items():
             if custom_rules or name not in ATTRIBUTES:

@@ -36,11 +36,7 @@ def is_bytecode(data: bytes) -> bool:
 
 
 def read(data: bytes) -> ir.Module:
-    """The module in bytecode, or in a portable artifact, that is known to be sound.
-
-    Raises:
-      ParseError: the bytes are not a module.
-    """
+    """The module in bytecode, or in a portable artifact, that is known to be sound."""
     # A portable artifact names, as its producer, the StableHLO version that it targets.
     if data[5:].lstrip().startswith(b"StableHLO_v"):
         try:

@@ -72,12 +72,8 @@ _STATIC = ("call_jaxpr", "num_consts", "num_res", "in_zeros", "symbolic_zeros")
 
 
 def fitting(zeros: Sequence[bool], rules: Iterable[tuple[T, Sequence[bool]]]) -> T | None:
-    """The rule specialised to the largest subset of the given symbolic zeros.
-
-    Args:
-      zeros: which tangents are zero.
-      rules: each with a mask of the tangents that it takes for zero.
-    """
+    """The rule specialised to the largest subset of the given symbolic zeros; each rule has a mask
+    of the tangents that it takes for zero."""
     fit = [
         (sum(taken), rule)
         for rule, taken in rules

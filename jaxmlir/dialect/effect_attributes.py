@@ -32,11 +32,7 @@ def decode(attr: ir.Attribute, invars: list[Any]) -> Any:
 
 
 def listed(attr: ir.Attribute) -> list[Any]:
-    """The effects that an attribute lists.
-
-    Raises:
-      ExportError: it is not a list of effects.
-    """
+    """The effects that an attribute lists; an error if it is not a list of effects."""
     items = [codec.decode(item) for item in attr] if isinstance(attr, ir.ArrayAttr) else [None]
     if not all(isinstance(item, effects.Effect) for item in items):
         raise ExportError(f"attribute 'jaxpr.effects': expected a list of effects, got {attr}")
@@ -93,10 +89,8 @@ def effects_of(op: Any) -> ir.ArrayAttr | None:
 
 
 def is_lasting(name: str, listed: ir.ArrayAttr | None) -> bool:
-    """Whether an op must be kept because of its name or of an effect that it lists.
-
-    Ops of other dialects are kept: these know the effects, and MLIR's ``canonicalize`` asks them.
-    """
+    """Whether an op must be kept because of its name or of an effect that it lists.  Ops of other
+    dialects are kept: these know the effects, and MLIR's ``canonicalize`` asks them."""
     return name in _ALWAYS_KEPT or is_foreign(name) or (listed is not None and _are_lasting(listed))
 
 

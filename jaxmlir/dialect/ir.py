@@ -19,13 +19,13 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, Literal
 
+import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import chlo, func, mpmd, sdy, stablehlo
 from jaxlib.mlir.dialects._ods_common import _cext
 
 from jaxmlir import _compat
 from jaxmlir.errors import Diagnostic, DiagnosticError, ParseError, VerificationError
-from jaxmlir.support.nesting import MAX_NESTING, first_too_deep
 
 DIALECT = "jaxpr"
 DIALECT_VERSION = "0.1"
@@ -79,11 +79,8 @@ def _context() -> ir.Context:
 
 
 def _cast_dense_elements(ctx: ir.Context) -> None:
-    """Lets the bindings read ``dense`` attributes of complex numbers.
-
-    Their own cast knows only integers and floats.  For others it raises TypeError or, if called
-    from ``NamedAttribute.attr``, ends the process.
-    """
+    """Lets the bindings read ``dense`` attributes of complex numbers.  Their own cast raises
+    TypeError or, if called from ``NamedAttribute.attr``, ends the process."""
     typeid = ir.Attribute.parse("dense<true> : tensor<i1>", ctx).typeid
 
     @functools.cache
@@ -100,11 +97,8 @@ def _cast_dense_elements(ctx: ir.Context) -> None:
 
 
 def _cast_locations() -> None:
-    """Lets the bindings read locations that are attributes.
-
-    They make a location of every location, but not of an attribute: this raises TypeError or, if it
-    happens in ``NamedAttribute.attr``, ends the process.
-    """
+    """Lets the bindings read locations that are attributes.  Otherwise this raises TypeError or, if
+    it happens in ``NamedAttribute.attr``, ends the process."""
 
     def caster(cls: type[ir.Location]) -> Any:
         def cast(value: Any) -> Any:
@@ -136,11 +130,7 @@ class scope:
 
 
 def parse_module(
-    source: str | bytes,
-    filename: str = "-",
-    *,
-    is_shallow: bool = False,
-    from_file: bool = False,
+    source: str | bytes, filename: str = "-", *, is_shallow: bool = False, from_file: bool = False
 ) -> ir.Module:
     """Parses MLIR text (or bytecode that our own writer made) without verifying the dialect.
 
@@ -184,11 +174,8 @@ def parse_error(error: ir.MLIRError, source: str | bytes, filename: str) -> Pars
 
 
 def check_nesting(source: str, filename: str) -> None:
-    """Refuses text whose nesting would make the recursive parser end the process.
-
-    Raises:
-      ParseError: brackets are nested too deep; names the line.
-    """
+    """Refuses text whose nesting would make the recursive parser end the process; a ParseError
+    names the line."""
     line = first_too_deep(source.encode())
     if line is not None:
         message = f"brackets are nested too deep: expected at most {MAX_NESTING}"
@@ -201,14 +188,9 @@ _STRING = r'"(?:[^"\\]|\\.)*"'
 
 
 def check_arrays(module: ir.Module, source: str, filename: str) -> None:
-    """Refuses ``array<f16: ...>`` and the like in a module that was parsed.
-
-    MLIR's Python bindings have no class for arrays of other element types.  Reading such an
-    attribute raises an exception, or ends the process if a dictionary holds the attribute.
-
-    Raises:
-      ParseError: with the position in the source.
-    """
+    """Refuses ``array<f16: ...>`` and the like in a module that was parsed.  MLIR's Python bindings
+    have no class for arrays of other element types.  Reading such an attribute raises an exception,
+    or ends the process if a dictionary holds the attribute."""
     match = _UNREADABLE.search(source)
     # The source may have matches in comments or type aliases; the printed module has neither.
     if match is None or not _UNREADABLE.search(re.sub(_STRING, '""', module_text(module))):
@@ -304,10 +286,8 @@ _STRING_OR_BRACE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]')
 
 
 def with_mesh_aliases(text: str) -> str:
-    """The MLIR text with each mesh defined once, at the top, and referred to by an alias.
-
-    Inside ``shard_map`` every type and every op names the mesh.
-    """
+    """The MLIR text with each mesh defined once, at the top, and referred to by an alias.  Inside
+    ``shard_map`` every type and every op names the mesh."""
     if "Mesh = {" not in text:
         return text
     aliases: dict[str, str] = {}
@@ -336,11 +316,8 @@ def _end_of_braces(text: str, start: int) -> int:
 
 
 def bytecode(op: ir.Operation, version: int | None = None) -> bytes:
-    """An op and its regions as MLIR bytecode of a version, by default the newest.
-
-    Raises:
-      ValueError: there is no such version.
-    """
+    """An op and its regions as MLIR bytecode of a version, by default the newest; a ValueError if
+    there is no such version."""
     out = io.BytesIO()
     op.write_bytecode(out, desired_version=version)
     return out.getvalue()
@@ -352,11 +329,7 @@ def module_bytecode(module: ir.Module, version: int | None = None) -> bytes:
 
 
 def clone_module(module: ir.Module, among: Container[str] | None = None) -> ir.Module:
-    """A module with the same ops and attributes.
-
-    Args:
-      among: the functions to include, by default all.
-    """
+    """A module with the same ops and attributes, by default with all functions."""
     with context():
         source = module.operation
         result = ir.Module.create(source.location)
@@ -403,10 +376,8 @@ def new_function(
     *,
     visibility: str = "private",
 ) -> tuple[func.FuncOp, ir.Block]:
-    """A function and its empty body; the context must be entered.
-
-    The class of the bindings takes twice as long.
-    """
+    """A function and its empty body; the context must be entered.  The class of the bindings takes
+    twice as long."""
     op = ir.Operation.create(
         "func.func",
         attributes={
@@ -424,11 +395,8 @@ def new_function(
 
 
 def body_of(function: func.FuncOp) -> ir.Block:
-    """The block of a function's ops; the bindings' ``entry_block`` takes twice as long.
-
-    Raises:
-      VerificationError: the function is a declaration.
-    """
+    """The block of a function's ops, which must not be a declaration; the bindings' ``entry_block``
+    takes twice as long."""
     try:
         return function.operation.regions[0].blocks[0]
     except IndexError:
@@ -444,9 +412,7 @@ def is_private(function: func.FuncOp) -> bool:
 
 def rename_symbol(module: ir.Module, old: str, new: str) -> None:
     """Renames a symbol (a function or a mesh) and its uses; a symbol in the way is renamed, too.
-
-    The module's context must be entered.
-    """
+    The module's context must be entered."""
     if old == new:
         return
     named = [op for op in module.body.operations if "sym_name" in op.attributes]
@@ -458,11 +424,7 @@ def rename_symbol(module: ir.Module, old: str, new: str) -> None:
 
 
 def free_symbol(name: str, taken: Container[str], numbers: Iterator[int] | None = None) -> str:
-    """``name``, or ``name_0`` ... if that is taken; dots are kept.
-
-    Args:
-      numbers: the numbers that may be free for this name.
-    """
+    """``name``, or ``name_0`` ... (or the next of ``numbers``) if that is taken; dots are kept."""
     symbol, numbers = name, numbers or itertools.count()
     while symbol in taken:
         symbol = f"{name}_{next(numbers)}"
@@ -517,3 +479,43 @@ def symbol_uses(attr: ir.Attribute) -> tuple[str, ...]:
     if isinstance(attr, ir.DictAttr):
         return tuple([use for item in attr for use in symbol_uses(item.attr)])
     return ()
+
+
+MAX_NESTING = 512
+"""The maximal nesting of brackets in a text to be parsed.  Programs need a dozen."""
+
+_NO_BRACKETS = bytes(set(range(256)) - {*b"([{<>}])\n"})
+_DEPTH = np.zeros(256, np.int8)
+_DEPTH[[*b"([{<"]] = 1
+_DEPTH[[*b")]}>"]] = -1
+_STRING_OR_COMMENT = rb'"(?:[^"\\\n]|\\.)*+"?|//[^\n]*+'
+
+
+def without_strings(text: bytes) -> bytes:
+    """Removes the quoted strings of a text that has no comments."""
+    plain = text.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in text else text
+    return b"".join(plain.split(b'"')[::2])
+
+
+def nesting(text: bytes) -> int:
+    """The nesting depth of brackets in a text without strings and comments."""
+    return int(_depths(text).max(initial=0))
+
+
+def first_too_deep(text: bytes) -> int | None:
+    """The first line of an MLIR text, from 1, with brackets nested deeper than ``MAX_NESTING``."""
+    plain = re.sub(_STRING_OR_COMMENT, b"", text) if b"//" in text else without_strings(text)
+    depths = _depths(plain)
+    if depths.max(initial=0) <= MAX_NESTING:
+        return None
+    before = _brackets(plain)[: int(np.argmax(depths > MAX_NESTING))]
+    return before.count(b"\n") + 1
+
+
+def _depths(text: bytes) -> np.ndarray:
+    return np.cumsum(_DEPTH[np.frombuffer(_brackets(text), np.uint8)], dtype=np.int32)
+
+
+def _brackets(text: bytes) -> bytes:
+    """The brackets and line breaks of a text; an arrow is not a bracket."""
+    return text.replace(b"->", b"").translate(None, _NO_BRACKETS)

@@ -47,9 +47,7 @@ def _tracebacks() -> Any:
 
 def of_equation(source_info: Any, function: ir.Location) -> ir.Location:
     """The location of an equation; its function's if JAX made it, e.g. to increment a loop counter.
-
-    The context must be entered.
-    """
+    The context must be entered."""
     traceback = source_info.traceback
     stack = source_info.name_stack
     location = _of_traceback.get(traceback)
@@ -118,11 +116,9 @@ def _of_source(info: str) -> tuple[ir.Location, bool]:
 
 
 def name_arguments(function: Any, names: Sequence[str]) -> None:
-    """Gives the arguments of a function names (``params['w']``), stored in their locations.
-
-    An argument with an empty name gets none.  Does nothing if the numbers of names and arguments
-    differ.
-    """
+    """Gives the arguments of a function names (``params['w']``), stored in their locations.  An
+    argument with an empty name gets none.  Does nothing if the numbers of names and arguments
+    differ."""
     arguments = function.arguments
     if len(names) == len(arguments):
         for argument, name in zip(arguments, names, strict=True):
@@ -148,10 +144,8 @@ def user_position(source_info: Any) -> tuple[str, int, int]:
 
 
 def position(location: ir.Location) -> tuple[str, int, int]:
-    """The user's file, line and column: the innermost frame of a location outside JAX's files.
-
-    If all frames are in JAX's files, the innermost one; ``("", 0, 0)`` if there is none.
-    """
+    """The user's file, line and column: the innermost frame of a location outside JAX's files.  If
+    all frames are in JAX's files, the innermost one; ``("", 0, 0)`` if there is none."""
     frames = frames_of(location)
     user_frames = (p for p in frames if not is_of_jax(p[0]))
     return next(user_frames, frames[0] if frames else ("", 0, 0))
@@ -170,10 +164,8 @@ def is_of_jax(file: str) -> bool:
 
 
 def split(location: ir.Location) -> tuple[str, ir.Location]:
-    """The name stack of an op's location, or an empty string, and its frames.
-
-    A name directly on a file position is not a name stack but the name of a Python function.
-    """
+    """The name stack of an op's location, or an empty string, and its frames.  A name directly on a
+    file position is not a name stack but the name of a Python function."""
     if isinstance(location, ir.NameLoc):
         child = location.child_loc
         if not isinstance(child, ir.FileLineColLoc):
@@ -191,12 +183,8 @@ _of_bodies: dict[Any, ir.Location] = {}
 
 
 def of_body(call: ir.Location, scope: str) -> ir.Location:
-    """The location to copy the ops of a called function to: that of the call, with one more scope
-    on its name stack, as in JAX's lowering of the call.
-
-    Args:
-      scope: ``"jit(layer)"``.
-    """
+    """The location to copy the ops of a called function to: that of the call, with one more scope,
+    such as ``"jit(layer)"``, on its name stack, as in JAX's lowering of the call."""
     key = (scope, call.attr)
     location = _of_bodies.get(key)
     if location is None:
@@ -215,11 +203,9 @@ _OPEN_TRANSFORMS = r"((?:[^()/]+\()+)(\)+)"
 
 @functools.lru_cache(maxsize=4096)
 def _name_stack(text: str) -> Any:
-    """The name stack that prints as ``text``.
-
-    A transformation is printed around the scope that follows it.  So two transformations in
-    ``"a/transpose(jvp())"`` wait for a scope: with ``"b"`` added it is ``"a/transpose(jvp(b))"``.
-    """
+    """The name stack that prints as ``text``.  A transformation is printed around the scope that
+    follows it.  So two transformations in ``"a/transpose(jvp())"`` wait for a scope: with ``"b"``
+    added it is ``"a/transpose(jvp(b))"``."""
     depth, parts = 0, [""]
     for char in text:
         depth += {"(": 1, ")": -1}.get(char, 0)
@@ -259,10 +245,8 @@ def _traceback(location: ir.Location) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def _traceback_at(file: str, line: int) -> Any:
-    """A traceback whose innermost frame is ``file:line``.
-
-    JAX takes tracebacks from live frames only, so this calls a function that claims to be there.
-    """
+    """A traceback whose innermost frame is ``file:line``: JAX takes tracebacks from live frames
+    only, so this calls a function that claims to be there."""
     position = min(line, 2**31 - 1)
     # A bracketed name is not a file, so nobody who prints the traceback looks up its line.
     name = file if may_be_shown(file) else f"<{file}>"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import jax
@@ -33,7 +33,9 @@ from jaxmlir.errors import (
     ImportingError,
     JaxmlirError,
     PassError,
+    TransformError,
     at_op,
+    count,
     nearest,
 )
 from jaxmlir.support.lazy import analysis, forget_analyses
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from jax.tree_util import PyTreeDef
+
 
 T = TypeVar("T")
 
@@ -114,11 +117,8 @@ class Module:
         return sorted(name for name in names if name.startswith("__") or not name.startswith("_"))
 
     def new_rule_tracing(self, *imported: Any) -> Any:
-        """The tracer of this module's custom derivative rules.
-
-        Args:
-          imported: for an imported module, the table of its untraced rules, and the importer.
-        """
+        """The tracer of this module's custom derivative rules.  For an imported module, it is given
+        the table of its untraced rules, and the importer."""
         raise NotImplementedError
 
     @classmethod
@@ -212,11 +212,8 @@ class Module:
         return False
 
     def changed(self, functions: dict[str, func.FuncOp] | None = None) -> None:
-        """Drops everything that was derived from the module.
-
-        Args:
-          functions: the functions that the module has now, if the caller knows them.
-        """
+        """Drops everything that was derived from the module, whose functions the caller may
+        know."""
         self.state: object = object()
         self._analyses.clear()
         forget_analyses(self)
@@ -402,11 +399,8 @@ class Module:
         return at_op(ImportingError, error, "func.func", place, f"op @{function.name.value}")
 
     def check_types(self, function: func.FuncOp) -> None:
-        """Checks that arguments and results have types of the dialect.
-
-        Raises:
-          ImportingError: one does not; names the function and its position.
-        """
+        """Checks that the types of arguments and results are of the dialect; an ImportingError
+        names the function and the position of one that is not."""
         try:
             for type_ in (*function.type.inputs, *function.type.results):
                 aval_of(type_)
@@ -421,11 +415,8 @@ class Module:
 
 
 def check_program(program: Any) -> None:
-    """Checks that an object to be evaluated op by op is a program, not a function.
-
-    Raises:
-      ArgumentError: it is not a program.
-    """
+    """Checks that an object to be evaluated op by op is a program; an ArgumentError if it is
+    not."""
     if not isinstance(program, Module):
         raise ArgumentError(
             f"expected a Program, as jaxmlir.trace(f)(*args) returns, got {program!r}"
@@ -460,3 +451,26 @@ def version_faults(module: ir.Module, filename: str) -> list[Diagnostic]:
     message = f"'builtin.module' op attribute '{VERSION}': it has {fault}"
     diagnostic = Diagnostic("error", message, *file_line_col(operation.location))
     return [diagnostic.placed(filename)] if fault else []
+
+
+def named_arguments(program: Module, symbol: str, numbers: Iterable[int]) -> tuple[bool, ...]:
+    """Which flat arguments of ``@symbol`` an option lists by number; an error if there is no such
+    one."""
+    function = program.function(symbol)
+    program.check_types(function)
+    total, numbers = len(function.arguments), set(numbers)
+    for i in sorted(numbers):
+        if not 0 <= i < total:
+            has = f"@{symbol} has {count(total, 'argument')}, but none of number {i}"
+            raise at_function(function, has)
+    return tuple(i in numbers for i in range(total))
+
+
+def at_function(function: func.FuncOp, message: str) -> TransformError:
+    """An error about a function as a whole."""
+    return locations.error_at(TransformError, function.location, message)
+
+
+def at_public(program: Module, message: str) -> TransformError:
+    """An error about the function that a call of the program runs."""
+    return at_function(program.function(program.name), message)

@@ -105,21 +105,16 @@ def size_variable(name: str, avals: Iterable[Any]) -> Any:
 
 @functools.lru_cache(maxsize=1 << 16)
 def batched_type(type_: ir.Type, dim: int | None, size: int, mesh_axis: Any = None) -> ir.Type:
-    """The type with a dimension of ``size`` inserted at ``dim``.
-
-    Args:
-      mesh_axis: the explicit mesh axis, or axes, that the dimension is sharded over.
-    """
+    """The type with a dimension of ``size``, sharded over an explicit mesh axis or axes, inserted
+    at ``dim``."""
     if dim is None:
         return type_
     return type_of(core.unmapped_aval(size, dim, aval_of(type_), mesh_axis))
 
 
 def linear_aval(aval: Any) -> Any:
-    """The cotangent type that a transpose takes for a result and gives for a linear argument.
-
-    An integer function can be linear, too, though it has no derivative.
-    """
+    """The cotangent type that a transpose takes for a result and gives for a linear argument.  An
+    integer function can be linear, too, though it has no derivative."""
     is_integer = isinstance(aval, core.ShapedArray) and dtypes.issubdtype(aval.dtype, np.integer)
     return aval if is_integer else aval.to_ct_aval()
 
@@ -143,11 +138,9 @@ _WIDE = frozenset(map(np.dtype, ("int64", "uint64", "float64", "complex128")))
 
 
 def widths_of(avals: Iterable[Any]) -> contextlib.AbstractContextManager[Any]:
-    """A context in which JAX keeps 64-bit types while it works on some values.
-
-    JAX's rules convert their results to the types of their operands, which JAX narrows unless
-    ``jax_enable_x64`` is set; but a program has the same types wherever it is read.
-    """
+    """A context in which JAX keeps 64-bit types while it works on some values.  JAX's rules convert
+    their results to the types of their operands, which JAX narrows unless ``jax_enable_x64`` is
+    set; but a program has the same types wherever it is read."""
     narrowed = any(map(is_narrowed, avals))
     return jax.enable_x64(True) if narrowed else contextlib.nullcontext()
 

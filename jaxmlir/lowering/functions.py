@@ -64,11 +64,8 @@ class Nesting:
         self, ctx: Any, callee: Any, args: Sequence[Any]
     ) -> tuple[list[Any], Any] | None:
         """A placeholder for the results of a call and the tokens after it; ``None`` if the body
-        must be lowered now.
-
-        It must if it depends on where it is written: within a context manager of JAX's, or with
-        constants that are passed to the enclosing function.
-        """
+        must be lowered now.  It must if it depends on where it is written: within a context manager
+        of JAX's, or with constants that are passed to the enclosing function."""
         if (
             self.depth < MAX_DEPTH
             or ctx.const_lowering
@@ -216,10 +213,7 @@ def lower_for_targets(
 
 
 def _alone(ctx: Any) -> Any:
-    """A context for the platforms of one branch of a case only.
-
-    Its caches of the output of rules are not shared with the other branches.
-    """
+    """A context for the platforms of one branch of a case, with caches of its own."""
     outer, platforms = ctx.module_context, tuple(ctx.platforms)
     cache, key = outer.lowering_cache, ("platforms", platforms)
     number, *sizes = ctx.dim_var_values

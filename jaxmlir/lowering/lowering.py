@@ -361,10 +361,8 @@ class _Lowering:
         alike: pointwise.PointwiseKind | None = None,
     ) -> LoweringTemplate:
         """The template for the op's own shape; read back if the process has made it before.
-
         Without a cache on disk, its bytecode is kept from the second module on only: most templates
-        of the first program of a process are not used again.
-        """
+        of the first program of a process are not used again."""
         codes = None if self.environment is None else eqn.codes
         key = (rules, self.environment)
         code = None if codes is None else codes.get(key)
@@ -415,9 +413,7 @@ class _Lowering:
 
     def emit_leaf(self, eqn: _RuleArguments, lower: Any) -> LoweringTemplate:
         """A rule's output for arrays: JAX's ``_emit_lowering_rule_as_fun``, reduced to arrays.
-
-        Lowering a small program spends most of its time here.
-        """
+        Lowering a small program spends most of its time here."""
         module_context = self.module_context
         dim_vars = self.ctx.dim_var_values
         arguments = [v.type for v in dim_vars]
@@ -442,11 +438,8 @@ class _Lowering:
         return LoweringTemplate(function.operation)
 
     def equation(self, op: Any, name: str, shared: bool) -> _RuleArguments:
-        """The arguments of JAX's lowering rules for an op.
-
-        Args:
-          shared: whether the op means the same in every program.
-        """
+        """The arguments of JAX's lowering rules for an op; ``shared`` if it is the same in every
+        program."""
         if name == "jaxpr.custom_lin":
             refuse_custom_lin(self.program, op, "lowered")
         reader = self.program.stubs if _bodies(name) == "opaque" else self.program.exporter
@@ -515,13 +508,8 @@ class _Lowering:
 
 
 def _check_rule(returned: Any, expected: Iterable[ir.Type]) -> None:
-    """Fails if a rule gives values of other types than the op's, or invalid ops.
-
-    JAX would only find this when it verifies the whole module, and would not name the op.
-
-    Args:
-      returned: the return op of the function that the rule has written.
-    """
+    """Fails if a rule gives values of other types than the op's, or invalid ops.  JAX would only
+    find this when it verifies the whole module, and would not name the op."""
     got, want = [v.type for v in returned.operands], [*expected]
     if got != want:
         given, wanted = (", ".join(map(str, types)) or "nothing" for types in (got, want))
@@ -601,11 +589,8 @@ class _RuleArguments(NamedTuple):
         return widths_of((*self.avals_in, *self.avals_out))
 
     def rule_context(self, module_context: Any, name_stack: Any, **place: Any) -> Any:
-        """The context that a rule is given.
-
-        Args:
-          place: the traceback, tokens, sizes and constants where its op is.
-        """
+        """The context that a rule is given; ``place`` has the traceback, tokens, sizes and
+        constants."""
         return mlir.LoweringRuleContext(
             module_context=module_context,
             primitive=self.primitive,
@@ -619,11 +604,8 @@ class _RuleArguments(NamedTuple):
 
 
 def refuse_custom_lin(program: Module, op: Any, verb: str) -> NoReturn:
-    """Fails on a linear map of which only the transpose is known.
-
-    Args:
-      verb: what cannot be done with it, such as "lowered".
-    """
+    """Fails on a linear map of which only the transpose is known: it cannot be "lowered"
+    (``verb``)."""
     raise forward_mode_error(
         program,
         op,

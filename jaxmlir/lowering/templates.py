@@ -71,11 +71,8 @@ class LeafTemplates:
         return (code, entry[1]) if entry and code else None
 
     def keep(self, known: Signature, code: bytes, alike: PointwiseKind | None = None) -> None:
-        """Keeps a template for later processes.
-
-        Args:
-          alike: the kind, if the template also serves pointwise ops of other shapes.
-        """
+        """Keeps a template for later processes, for other shapes too if it is of a kind of
+        pointwise ops."""
         key = self._key_of(known)
         if key is not None:
             self._cache.keep(key, lambda: code)

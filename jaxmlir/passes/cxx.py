@@ -87,11 +87,7 @@ def _register() -> None:
 
 
 def parse(element: str, anchor: str = "builtin.module") -> PassManager:
-    """A PassManager for ``anchor(element)``.
-
-    Raises:
-      ValueError: with the message of MLIR's parser.
-    """
+    """A PassManager for ``anchor(element)``; a ValueError with the message of MLIR's parser."""
     _register()
     with context() as ctx:
         return PassManager.parse(f"{anchor}({element})", context=ctx)
@@ -99,10 +95,7 @@ def parse(element: str, anchor: str = "builtin.module") -> PassManager:
 
 def anchor_of(element: str, anchor: str = "builtin.module") -> str | None:
     """The op that a pass must be nested in to run under ``anchor``; None if it needs no nesting.
-
-    Raises:
-      ValueError: the pass does not exist; with the message of MLIR's parser.
-    """
+    If there is no such pass, a ValueError with the message of MLIR's parser."""
     try:
         parse(element, anchor)
     except ValueError as e:

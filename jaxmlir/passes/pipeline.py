@@ -134,11 +134,8 @@ def pipeline_error(message: str, text: str, at: int) -> PipelineError:
 
 
 def parse_options(text: str) -> dict[str, str]:
-    """The options of a pass: ``key=value`` separated by blanks, values may be quoted.
-
-    Raises:
-      PipelineError: the text is not of that form.
-    """
+    """The options of a pass: ``key=value`` separated by blanks, values may be quoted; else an
+    error."""
     options: dict[str, str] = {}
     at = 0
     while at < len(text) and not text[at:].isspace():
@@ -268,14 +265,7 @@ def _run_step(
     instrumentation: Instrumentation,
     verified: object,
 ) -> object:
-    """Runs a group of passes as one.
-
-    Args:
-      verified: the program state that was verified last.
-
-    Returns:
-      The program state verified last, after the run.
-    """
+    """Runs a group of passes as one; takes and returns the program state that was verified last."""
     names = ", ".join(f"'{p.name}'" for p in step)
     where = f"while running pass{'es' if len(step) > 1 else ''} {names}"
     instrumentation.before(step[0].name, step[0], program.module)

@@ -25,22 +25,15 @@ MAX_DIFFERENCES = 5
 
 
 def flatten(program: Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The arguments of a call, flattened and converted to the program's types.
-
-    Raises:
-      ArgumentError: they have another pytree, shape or dtype.
-    """
+    """The arguments of a call, flattened and converted to the program's types; an
+    :class:`ArgumentError` if they have another pytree, shape or dtype."""
     flat = check_tree(program, args, kwargs)
     columns = zip(flat, program.in_avals, strict=True)
     return [_convert(program, value, aval, i) for i, (value, aval) in enumerate(columns)]
 
 
 def check_tree(program: Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The leaves of arguments, after a check that their pytree is the program's.
-
-    Raises:
-      ArgumentError: they have another pytree.
-    """
+    """The leaves of arguments, after a check that their pytree is the program's."""
     flat, tree = jax.tree.flatten((args, kwargs))
     if tree != program.in_tree:
         raise ArgumentError(_tree_difference(program, tree, flat))
@@ -48,11 +41,7 @@ def check_tree(program: Module, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 
 
 def concrete_shapes(program: Module, flat: Sequence[Any]) -> list[tuple[int, ...]]:
-    """The shapes of flat arguments, after a check that the program's constant dimensions agree.
-
-    Raises:
-      ArgumentError: a shape has another rank, or another constant dimension.
-    """
+    """The shapes of flat arguments, after a check that the program's constant dimensions agree."""
     shapes = [np.shape(value) for value in flat]
     for i, (aval, shape) in enumerate(zip(program.in_avals, shapes, strict=True)):
         dims = getattr(aval, "shape", ())
@@ -181,10 +170,8 @@ def _alike(given: Sequence[Any], wanted: Sequence[Any]) -> bool:
 
 def _widens(have: Any, aval: Any) -> bool:
     """Whether a Python scalar of dtype ``have`` may be given for an argument, e.g. 1 for a float.
-
-    A float may not be given for a 64-bit argument while ``jax_enable_x64`` is off: JAX has already
-    rounded it to 32 bits.
-    """
+    A float may not be given for a 64-bit one without ``jax_enable_x64``: JAX has rounded it to 32
+    bits."""
     if is_narrowed(aval) and not jax.dtypes.issubdtype(have, jax.numpy.integer):
         return False
     order = [jax.numpy.integer, jax.numpy.floating, jax.numpy.complexfloating]
@@ -289,11 +276,8 @@ class InstanceProperty(property):
 
 
 class CallProperty(property):
-    """A ``__call__`` that is the value of another attribute.
-
-    Python calls that attribute directly.  A Python frame in between would add a tenth to the cost
-    of dispatching a compiled function.
-    """
+    """A ``__call__`` that is the value of another attribute, which Python calls directly.  A Python
+    frame in between would add a tenth to the cost of dispatching a compiled function."""
 
     def __init__(self, attribute: str, doc: str | None = None):
         super().__init__(operator.attrgetter(attribute))

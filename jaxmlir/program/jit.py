@@ -28,11 +28,11 @@ from jaxmlir.errors import Diagnostic, JaxmlirError
 from jaxmlir.passes import Pipeline
 from jaxmlir.passes.remarks import Sink
 from jaxmlir.program.arguments import CallProperty
+from jaxmlir.program.derived import Recipe, at_level, decide, stages_of
 from jaxmlir.program.program import Program
 from jaxmlir.program.staging import as_key, import_for, name_of, trace, wraps
 from jaxmlir.program.tuned import TunedFunction
 from jaxmlir.program.tuning import Choice
-from jaxmlir.program.versions import Recipe, at_level, decide, stages_of
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.differentiation import as_given, is_under_way, num_staged, staged_by
 from jaxmlir.runtime.placement import devices_of

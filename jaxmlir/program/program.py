@@ -28,9 +28,16 @@ from jaxmlir.passes import Pipeline
 from jaxmlir.program import arguments, transforms
 from jaxmlir.program import specialize as specialization
 from jaxmlir.program.arguments import CallProperty, CodeLocation, InstanceProperty
-from jaxmlir.program.derived import Inverses, SparseDerivatives, derived_once
+from jaxmlir.program.derived import (
+    Inverses,
+    Recipe,
+    SparseDerivatives,
+    Versions,
+    at_level,
+    derived_once,
+    snapshot,
+)
 from jaxmlir.program.tuned import Tunable
-from jaxmlir.program.versions import Recipe, Versions, at_level, snapshot
 from jaxmlir.program.views import Views
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.callee import Callee
@@ -213,12 +220,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         verify_each: bool = False,
         hold_rules: bool = True,
     ) -> Program:
-        """The program after a pipeline.
-
-        Args:
-          target: the target to give the result.
-          default: the target that passes assume if the program has none.
-        """
+        """The program after a pipeline, for a target; passes assume the default if it has none."""
         from jaxmlir.passes import parse_pipeline
         from jaxmlir.passes.kept import run_kept
 

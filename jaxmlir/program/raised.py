@@ -111,11 +111,7 @@ def from_exported(
 
 
 def refined_module(exported: Exported, args: Any, kwargs: Any) -> bytes:
-    """The module of an exported function, specialized to the sizes of arguments, as bytecode.
-
-    Raises:
-      ArgumentError: the function does not take such arguments.
-    """
+    """The module of an exported function, specialized to the sizes of arguments, as bytecode."""
     try:
         lowered = jax.jit(exported.call, keep_unused=True).lower(*args, **kwargs)
     except (TypeError, ValueError) as e:

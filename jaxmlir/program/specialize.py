@@ -55,12 +55,9 @@ def solve(program: Module, shapes: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
 
 
 def sizes_missing_in(avals: Sequence[Any], program: Module) -> Any | None:
-    """The argument that a function of ``avals`` lacks to determine a program's symbolic sizes.
-
-    Returns:
-      An abstract value without elements, whose shape has all dimension variables of the program's
-      arguments; ``None`` where the shapes of ``avals`` determine these.
-    """
+    """The argument that a function of ``avals`` lacks to determine a program's symbolic sizes: an
+    abstract value without elements, whose shape has all dimension variables of the program's
+    arguments; ``None`` where the shapes of ``avals`` determine these."""
     symbolic = [dim for aval in program.in_avals if is_symbolic(aval) for dim in aval.shape]
     symbolic = [dim for dim in symbolic if not core.is_constant_dim(dim)]
     if not symbolic:
@@ -107,15 +104,8 @@ def _check_shapes(
     sizes: Sizes,
     found_in: Collection[tuple[int, int]],
 ) -> None:
-    """Checks the shapes of arguments against those of the program at given sizes.
-
-    Args:
-      found_in: the dimensions from which the sizes were computed, as (argument, axis).  They are
-        not compared, and neither are symbolic sizes.
-
-    Raises:
-      ArgumentError: an argument has another shape; names it and the expected shape.
-    """
+    """Checks the shapes of arguments against those of the program at given sizes.  Symbolic sizes,
+    and the dimensions ``(argument, axis)`` in which the sizes were found, are not compared."""
     for i, (aval, shape) in enumerate(zip(program.in_avals, shapes, strict=True)):
         expected = [evaluate(dim, sizes) for dim in getattr(aval, "shape", ())]
         pairs = enumerate(zip(expected, shape, strict=True))
@@ -158,11 +148,9 @@ def specialize(program: M, sizes: Sizes) -> M:
 
 
 def for_device_of(program: Module, flat: Sequence[Any]) -> Any:
-    """The program, with its arguments' kind of device in meshes that do not name a kind.
-
-    Programs loaded from files have such meshes.  JAX compares types with the kind of device in
-    them, so it has to be the same in all.
-    """
+    """The program, with its arguments' kind of device in meshes that do not name a kind.  Programs
+    loaded from files have such meshes.  JAX compares types with the kind of device in them, so it
+    has to be the same in all."""
     meshes = [aval.sharding.mesh for aval in program.in_avals if hasattr(aval, "sharding")]
     if all(mesh.empty or mesh.abstract_device is not None for mesh in meshes):
         return program

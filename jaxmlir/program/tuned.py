@@ -26,7 +26,7 @@ from jaxmlir.caching import configuration, disk_cache
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError, Diagnostic, PipelineError
 from jaxmlir.program.tuning import SECONDS, Choice, Trial
-from jaxmlir.support.warn import warn
+from jaxmlir.support.files import warn
 from jaxmlir.targets import Target
 
 if TYPE_CHECKING:
@@ -124,11 +124,7 @@ def has_effects(name: str, effects: Collection[Any], say: Reporter) -> bool:
 
 
 class _UntunedSignature(Exception):
-    """A function is traced for a signature for which no form was chosen.
-
-    Attributes:
-      key: the signature.
-    """
+    """A function is traced for a signature, the key, for which no form was chosen."""
 
     def __init__(self, key: Any):
         super().__init__("no form was chosen for these arguments")

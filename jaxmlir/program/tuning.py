@@ -30,9 +30,9 @@ import jax
 import numpy as np
 
 from jaxmlir.errors import Diagnostic
+from jaxmlir.support.files import warn
 from jaxmlir.support.lazy import collector_paused
 from jaxmlir.support.progress import is_seen, progress
-from jaxmlir.support.warn import warn
 
 if TYPE_CHECKING:
     from jaxmlir.passes.remarks import Sink
@@ -182,10 +182,8 @@ class Trial:
         self._reference: Any = None
 
     def run(self) -> Choice:
-        """Compiles and times the candidates, and returns the choice.
-
-        An error in level 0 is passed on; other forms that cannot be compiled are left out.
-        """
+        """Compiles and times the candidates, and returns the choice.  An error in level 0 is passed
+        on; other forms that cannot be compiled are left out."""
         with progress(f"tuning {self._name}") as say:
             temporaries = self._compile(Choice(0), say, {})
             said: dict[str, int] = {}
@@ -209,11 +207,8 @@ class Trial:
         return [Row(c.choice, c.median, c.median / plain, c.note) for c in self.candidates]
 
     def _compile(self, choice: Choice, say: Callable[[str], None], said: dict[str, int]) -> int:
-        """Adds a candidate, compiles it and calls it once; returns its bytes of temporaries.
-
-        Args:
-          said: receives the number of remarks of each pass.
-        """
+        """Adds a candidate, compiles it and calls it once; returns its bytes of temporaries, and
+        enters the number of remarks of each pass into ``said``."""
         from jaxmlir.passes.remarks import heard_by
 
         say(f"compiling {choice}")
@@ -329,10 +324,8 @@ def _temporaries(compiled: Any) -> int:
 
 
 def difference(expected: Any, actual: Any) -> str:
-    """How results differ by more than rounding, in words; empty if they do not.
-
-    Floats may differ by the square root of their precision, relative to the array's largest number.
-    """
+    """How results differ by more than rounding, in words; empty if they do not.  Floats may differ
+    by the square root of their precision, relative to the array's largest number."""
     pairs = zip(jax.tree.leaves(expected), jax.tree.leaves(actual), strict=True)
     for number, (a, b) in enumerate(pairs):
         if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):

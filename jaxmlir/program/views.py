@@ -56,11 +56,9 @@ class Views(Module):
         return dot_of(self)
 
     def _repr_html_(self) -> str | None:
-        """The page of :meth:`explore` as a notebook shows it, in a frame.
-
-        ``None`` for a program with more than 5,000 ops, and for one that cannot be shown; notebooks
-        then show the ``repr``.
-        """
+        """The page of :meth:`explore` as a notebook shows it, in a frame.  ``None`` for a program
+        with more than 5,000 ops, and for one that cannot be shown; notebooks then show the
+        ``repr``."""
         from jaxmlir.viewer.page import frame_of
 
         try:

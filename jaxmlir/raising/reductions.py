@@ -12,8 +12,8 @@ import numpy as np
 from jax import lax
 
 from jaxmlir._compat import dtypes
+from jaxmlir.analysis.arithmetic import identity
 from jaxmlir.analysis.function_view import number_of
-from jaxmlir.analysis.monoids import identity
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import ir

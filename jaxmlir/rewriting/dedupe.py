@@ -55,11 +55,8 @@ def dedupe_functions(program: Module) -> bool:
 def merge_functions(
     functions: dict[str, func.FuncOp], among: Collection[str] | None = None
 ) -> None:
-    """Merges equal functions of a module in place; removed ones leave the dictionary too.
-
-    Args:
-      among: the functions that may be removed, by default all.
-    """
+    """Merges equal functions of a module in place; removed ones, by default any, leave the
+    dictionary too."""
     with scope():
         representative = equal_functions(functions)
         if among is not None:
@@ -74,11 +71,8 @@ def merge_functions(
 
 
 def rename_functions(program: Module, names: dict[str, str], uses: SymbolUses) -> None:
-    """Renames functions and the references to them.
-
-    Args:
-      uses: the symbols that the functions refer to before.
-    """
+    """Renames functions and the references to them; ``uses`` are the symbols they refer to
+    before."""
     if not names:
         return
     with scope():
@@ -152,10 +146,8 @@ def split_classes(class_of: dict[str, int], uses: Mapping[str, tuple[str, ...]])
 
 
 def _outline(function: func.FuncOp) -> tuple[ir.FunctionType, str]:
-    """The type of a function and the name of its first op: equal for equal functions.
-
-    The type alone would not do: a function that only calls another one has the same type.
-    """
+    """The type of a function and the name of its first op: equal for equal functions.  The type
+    alone would not do: a function that only calls another one has the same type."""
     first = body_of(function).operations[0]
     return function.type, first.operation.name
 
@@ -163,11 +155,8 @@ def _outline(function: func.FuncOp) -> tuple[ir.FunctionType, str]:
 def shape_of(
     function: func.FuncOp, without: Collection[str] = ()
 ) -> tuple[tuple[Any, ...], tuple[str, ...]]:
-    """The function without the symbols it refers to, and these in order.
-
-    Args:
-      without: attributes of ops that are left out, with the symbols in them.
-    """
+    """The function without the symbols it refers to, and these in order; leaves attributes of ops
+    out."""
     numbers: dict[ir.Value, int] = {v: i for i, v in enumerate(function.arguments)}
     uses: list[str] = []
     ops = []
@@ -196,11 +185,8 @@ def shape_of(
 def structure_of(
     functions: Mapping[str, func.FuncOp], *symbols: str, without: Collection[str] = ()
 ) -> tuple[Any, ...]:
-    """Functions with all that they refer to: equal for those of any program that differ in names.
-
-    Args:
-      without: attributes of ops that are left out, with the symbols in them.
-    """
+    """Functions with all that they refer to, without some attributes of ops: equal for those of any
+    program that differ in names."""
     numbers = {name: i for i, name in enumerate(symbols)}
     shapes = []
     for name in (pending := [*numbers]):

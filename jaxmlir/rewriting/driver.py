@@ -65,14 +65,9 @@ def rewrite_functions(
     *,
     drop_dead: bool = True,
 ) -> int:
-    """Rewrites the functions of a program in place, one by one; returns the number of rewrites.
-
-    Args:
-      names: only functions that have an op with one of these names are rewritten, and none of
-        kernels.
-      rewrite: rewrites a function and returns the number of rewrites.
-      drop_dead: also drop dead ops of the functions that changed.
-    """
+    """Rewrites the functions of a program that have an op with one of the names, none of kernels,
+    one by one in place; returns the number of rewrites, of which ``rewrite`` gives that of a
+    function.  With ``drop_dead``, drops dead ops of the functions that changed."""
     count = 0
     for function in outside_kernels(program, names):
         rewritten = rewrite(function)
@@ -104,11 +99,7 @@ def _rewrite(function: func.FuncOp, rewrites: Mapping[str, Rewrite], converts: b
 
 
 def replace(op: Any, values: Sequence[ir.Value]) -> None:
-    """Replaces an op's results by values, and erases the op.
-
-    Raises:
-      PassError: the number of values or their types differ from the results'.
-    """
+    """Replaces an op's results by values of their number and types, and erases the op."""
     results = list(op.results)
     types, got = [r.type for r in results], [v.type for v in values]
     if types != got and not _fits(types, got):
@@ -132,19 +123,11 @@ def _type_list(types: Sequence[ir.Type]) -> str:
 
 
 def visit_functions(
-    program: Module,
-    visit: Callable[[func.FuncOp], bool],
-    graph: CallGraph,
-    names: Collection[str],
+    program: Module, visit: Callable[[func.FuncOp], bool], graph: CallGraph, names: Collection[str]
 ) -> bool:
     """Visits the functions that have an op with one of the names, callees before callers, to change
-    them in place; returns whether any changed.
-
-    Functions of kernels are skipped.  Functions that nothing refers to afterwards are erased.
-
-    Args:
-      visit: changes a function and returns whether it did.
-    """
+    them in place; returns whether any changed, as ``visit`` tells.  Functions of kernels are
+    skipped.  Functions that nothing refers to afterwards are erased."""
     entries, skipped = graph.entry_points(), graph.kernels()
     changed = [
         visit(program.function(symbol))

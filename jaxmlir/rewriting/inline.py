@@ -77,10 +77,8 @@ class Inline(Pass):
 
 
 def inlined(functions: dict[str, func.FuncOp], function: func.FuncOp) -> func.FuncOp:
-    """A function with all its plain calls inlined, whatever the size of the callees.
-
-    It is a copy, inserted before the function, or the function itself if it has no plain calls.
-    """
+    """A function with all its plain calls inlined, whatever the size of the callees.  It is a copy,
+    inserted before the function, or the function itself if it has no plain calls."""
     if all(callee_of(op, name, functions) is None for op, name in ops_with_symbols(function)):
         return function
     copy = function.operation.clone(ip=ir.InsertionPoint(function)).opview
@@ -91,11 +89,9 @@ def inlined(functions: dict[str, func.FuncOp], function: func.FuncOp) -> func.Fu
 def _inline_all(
     functions: dict[str, func.FuncOp], function: func.FuncOp, among: Container[str]
 ) -> None:
-    """Inlines the calls of the functions ``among``, including those in inlined bodies.
-
-    Each op is copied once, however deeply it is nested, and moved to the end of the function.  The
-    body of a callee is first written into a scratch function, whose ops are visited next.
-    """
+    """Inlines the calls of the functions ``among``, including those in inlined bodies.  Each op is
+    copied once, however deeply it is nested, and moved to the end of the function.  The body of a
+    callee is first written into a scratch function, whose ops are visited next."""
     *ops, last = function.entry_block.operations
     # The ops to visit, with their function, which keeps them alive.
     stack = [(iter(ops), function.operation)]

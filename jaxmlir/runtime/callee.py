@@ -98,10 +98,8 @@ class Callee:
         return self.portable.exporter.jaxpr(self.symbol)
 
     def jaxpr_for(self, target: Target | None) -> Any:
-        """The function for a target, by default as it is, to become part of another program.
-
-        If it is not decided yet what is stored, it is decided together with the other program.
-        """
+        """The function for a target, by default as it is, to become part of another program.  If it
+        is not decided yet what is stored, it is decided together with the other program."""
         version = self.whole
         if target is not None and self.has_versions:
             version = version.versions.for_target(target, stored=version.when_lowered is None)
@@ -132,9 +130,7 @@ class Callee:
 
     def pruned(self, results: Mask) -> tuple[Mask, Callee] | None:
         """The arguments that the results need, and a callee with only these arguments and results.
-
-        ``None`` if this drops nothing from the function and the functions it calls.
-        """
+        ``None`` if this drops nothing from the function and the functions it calls."""
         key = ("prune", results)
         if key not in self._derived:
             with context():
@@ -157,11 +153,8 @@ class Callee:
 
 
 class PrunedCallee(Callee):
-    """A callee with some of a function's arguments and results.
-
-    Lowering leaves out what the variant does not need.  For transformations, it becomes a function
-    of a pruned program.
-    """
+    """A callee with some of a function's arguments and results.  Lowering leaves out what the
+    variant does not need.  For transformations, it becomes a function of a pruned program."""
 
     __slots__ = ("variant", "whole")
 
@@ -259,11 +252,10 @@ def derive(program: Module, symbol: str, transformation: str, pattern: Any) -> A
 def _derive(program: Module, symbol: str, transformation: str, pattern: Any) -> Any:
     from jaxmlir.transforms.higher_order.call import linearize_call, partial_eval_call
     from jaxmlir.transforms.jvp import jvp
-    from jaxmlir.transforms.retype_varying_axes import vary
+    from jaxmlir.transforms.retyping import infer_weak_types, vary
     from jaxmlir.transforms.templates import Rules
     from jaxmlir.transforms.transpose import transpose_nonzero
     from jaxmlir.transforms.vmap import vmap
-    from jaxmlir.transforms.weak_types import infer_weak_types
 
     # Another thread may be tracing rules, which are written into the module.
     with program.rule_tracing.lock:

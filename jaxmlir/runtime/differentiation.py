@@ -35,11 +35,8 @@ _counts = _StagingCounts()
 
 
 def staged_by(staging: Staging | None) -> AbstractContextManager[None]:
-    """Has JAX differentiate ``staging(f)`` in place of ``f`` while it traces within the block.
-
-    Args:
-      staging: the replacement; JAX's caches compare it by equality.  ``None`` replaces nothing.
-    """
+    """Has JAX differentiate ``staging(f)`` (``f`` for ``None``) in place of ``f`` while it traces
+    within the block.  JAX's caches compare it by equality."""
     if staging is not None:
         _take_over()
     return _staging(staging)
@@ -54,11 +51,8 @@ def staged_everywhere_by(staging: Staging | None) -> None:
 
 @contextlib.contextmanager
 def as_given() -> Iterator[None]:
-    """Has JAX differentiate functions as they are given within the block.
-
-    Used around rules, which may differentiate functions in turn: their output is shared by all
-    programs.
-    """
+    """Has JAX differentiate functions as they are given within the block.  Used around rules, which
+    may differentiate functions in turn: their output is shared by all programs."""
     with _staging(None):
         yield
 

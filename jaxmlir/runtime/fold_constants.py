@@ -85,11 +85,8 @@ class FoldConstants(Pass):
 def fold_constants(
     program: Module, min_work: float | None = None, max_work: float = MAX_WORK
 ) -> bool:
-    """Folds constants in all functions of a program, in place; returns whether there were any.
-
-    Args:
-      min_work, max_work: the limits of the work to compute a value.
-    """
+    """Folds constants that take so much work in all functions of a program, in place; returns
+    whether there were any."""
     foldable, work = _FoldableOps(program), Work(program)
     min_work = work.kernel if min_work is None else min_work
     lines = []

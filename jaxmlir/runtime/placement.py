@@ -31,15 +31,10 @@ _ELSEWHERE: ContextVar[bool] = ContextVar("elsewhere", default=False)
 
 
 def placement_of(program: Module, ops: Iterable[tuple[Any, str]]) -> Any | None:
-    """A jaxpr of the program's equations that mention devices; ``None`` if there are none.
-
-    JAX decides on which devices a computation runs by searching its equations for shardings,
-    including sub-jaxprs in parameters.  A call of a program hides its body, so JAX finds the
-    shardings in this jaxpr.
-
-    Args:
-      ops: the ops to search, with their names.
-    """
+    """A jaxpr of the program's equations, among those ops, that mention devices; ``None`` if there
+    are none.  JAX decides on which devices a computation runs by searching its equations for
+    shardings, including sub-jaxprs in parameters.  A call of a program hides its body, so JAX finds
+    the shardings in this jaxpr."""
     needs_devices = {p.name for p in dispatch.prim_requires_devices_during_lowering}
     names = {f"jaxpr.{name}" for name in _PLACED | needs_devices}
     eqns = []
@@ -62,11 +57,8 @@ def _placement(eqns: Sequence[Any]) -> Any:
 
 
 def devices_of(arrays: Iterable[Any]) -> int:
-    """The number of devices that a computation is partitioned over, as far as tracing knows it.
-
-    Args:
-      arrays: types or shardings of the arguments; other objects are ignored.
-    """
+    """The number of devices that a computation is partitioned over, as far as tracing knows it from
+    types or shardings of the arguments."""
     shardings = (getattr(x, "sharding", x) for x in arrays)
     return max((_partitions(getattr(sharding, "mesh", None)) for sharding in shardings), default=1)
 
@@ -97,16 +89,9 @@ def _open_mesh_of(placement: Any | None) -> Any | None:
 
 @contextlib.contextmanager
 def default_mesh(program: Module, values: Any) -> Iterator[None]:
-    """Sets a mesh for a program that names no devices, unless JAX is tracing or a mesh is set.
-
-    Its devices are those of an argument's mesh of that size, or else the first local ones.
-
-    Args:
-      values: the arguments of a call.
-
-    Raises:
-      LoweringError: there are too few devices.
-    """
+    """Sets a mesh for a program that names no devices, unless JAX is tracing or a mesh is set.  Its
+    devices are those of an argument's mesh of that size, or else the first local ones; a
+    :class:`LoweringError` if there are too few."""
     mesh = open_mesh(program)
     if mesh is None or _is_set() or not core.trace_state_clean():
         yield
@@ -174,12 +159,8 @@ class _MeshCall:
 
 
 def check_devices(placement: Any | None, axis_context: Any) -> None:
-    """Fails if a computation with an open mesh is lowered for another number of devices.
-
-    Args:
-      placement: the placement of the program.
-      axis_context: JAX's axis context of the lowered module.
-    """
+    """Fails if a computation with an open mesh is lowered, in JAX's axis context, for another
+    number of devices than the placement has."""
     mesh = _open_mesh_of(placement)
     num_devices = getattr(axis_context, "num_devices", None)
     if mesh is not None and num_devices not in (None, mesh.size):
@@ -230,11 +211,7 @@ def mesh_wanted(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def mesh_for(program: Module, platforms: Any | None) -> Iterator[None]:
-    """Lowers a program on the mesh that is set, or a default one; for given platforms, on none.
-
-    Raises:
-      LoweringError: there is no suitable mesh.
-    """
+    """Lowers a program on the mesh that is set, or a default one; for given platforms, on none."""
     with mesh_wanted(program.name):
         if platforms is not None:
             token = _ELSEWHERE.set(True)

@@ -3,12 +3,21 @@
 Calling a program inside JAX code binds one equation.  Its lowering splices in the program's
 StableHLO.  So a program runs under ``jax.jit``, with JAX's C++ dispatch, donation, sharding, async
 execution and compilation cache.  Its derivative and batching rules run the passes on the function.
+
+Some of JAX's interpreters look at each equation, and have a rule per primitive:
+``jax.experimental.jet`` computes Taylor series, ``sparsify`` computes with sparse arrays,
+``checkify`` finds run-time errors, and ``jax_debug_key_reuse`` finds random keys that are used
+twice.  They treat a call of a program as a ``jit`` of its equations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import importlib.abc
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import jax
 
@@ -38,10 +47,13 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import in_scope, is_differentiable
 from jaxmlir.lowering.functions import Nesting
 from jaxmlir.optimize.simplify.dce import reduced
-from jaxmlir.runtime import jax_interpreters
 from jaxmlir.runtime.callee import Callee, PrunedCallee
 from jaxmlir.runtime.placement import check_devices
 from jaxmlir.support.masks import chosen, filled, left_out
+
+if TYPE_CHECKING:
+    from jaxmlir.runtime.callee import Callee
+
 
 # Parameters: ``callee``, and ``placement``, the shardings of the function that JAX must see before
 # it lowers the call (see :mod:`jaxmlir.runtime.placement`).
@@ -82,10 +94,8 @@ def _abstract_eval(*avals: Any, callee: Callee, placement: Any) -> tuple[list[An
 
 
 def _results_for(callee: Callee, avals: Sequence[Any]) -> list[Any]:
-    """The abstract values of a call's results, for arguments of these abstract values.
-
-    Symbolic sizes get the arguments' scope: the scope of a program's equations is another one.
-    """
+    """The abstract values of a call's results.  Symbolic sizes get the arguments' scope: the scope
+    of a program's equations is another one."""
     results = manual_axes.results(callee.signature, avals)
     if all(core.is_constant_shape(getattr(aval, "shape", ())) for aval in results):
         return results
@@ -115,17 +125,14 @@ def _lowering(ctx: Any, *args: Any, callee: Callee, placement: Any) -> list[Any]
 
 
 mlir.register_lowering(call_p, _lowering, cacheable=False)
-jax_interpreters.register(call_p)
 defer_mhlo_classes()
 
 
 def _lower_hi_primitives() -> None:
-    """Gives JAX's high-level primitives a lowering rule: lower their expansion.
-
-    JAX expands them (since 0.11.2 ``lax.custom_root`` is one) in the whole jaxpr before lowering.
-    In a program they stay, with their derivative rules, until they are lowered.  A primitive that
-    only has a transpose expands to JAX's error.
-    """
+    """Gives JAX's high-level primitives a lowering rule: lower their expansion.  JAX expands them
+    (since 0.11.2 ``lax.custom_root`` is one) in the whole jaxpr before lowering.  In a program they
+    stay, with their derivative rules, until they are lowered.  A primitive that only has a
+    transpose expands to JAX's error."""
     for name in ("call_hi_primitive_p", "call_hi_primitive_linearized_p"):
         hi_p = resolve("jax._src.hijax", name)
         if hi_p is not None and hi_p not in mlir._lowerings:
@@ -167,11 +174,9 @@ register_dce(call_p, _dce)
 
 
 def call(program: Module, symbol: str, args: list[Any]) -> list[Any]:
-    """Calls a function of a program on flat arguments, under the current trace.
-
-    References that the program makes itself are discharged first.  A function that takes references
-    is evaluated equation by equation instead: JAX discharges references by looking at equations.
-    """
+    """Calls a function of a program on flat arguments, under the current trace.  References that
+    the program makes itself are discharged first.  A function that takes references is evaluated
+    equation by equation instead: JAX discharges references by looking at equations."""
     if call_signature(program, symbol).uses_refs:
         pure = program.versions.pure
         if pure is None or call_signature(pure, symbol).uses_refs:
@@ -339,17 +344,8 @@ def _partial_eval_by_policy(
     saveable: Any, unknown: Any, instantiated: Any, eqn: Any
 ) -> tuple[Any, Any, list[bool], list[bool], list[Any]]:
     """Splits an equation into one for now and one for the backward pass, which has all operands.
-
-    Args:
-      saveable: the policy that chooses the values of the first that are stored for the second; the
-        second recomputes the others.
-      unknown: the operands that the first does not have.
-      instantiated: the operands that the second has without storing them.
-
-    Returns:
-      The two equations, which results the first does not give, which the second gives, and the
-      values to store for the second.
-    """
+    The policy chooses the values that the first stores for the second, which recomputes the others.
+    Returns the equations, the results that each does not or does give, and the stored values."""
     callee, unknown = eqn.params["callee"], tuple(unknown)
     again = saveable is jax.checkpoint_policies.nothing_saveable
     if callee.signature.effects or not (again or saveable in _SAVE_ALL):
@@ -386,9 +382,7 @@ pe.partial_eval_jaxpr_custom_rules[call_p] = _partial_eval_by_policy
 
 class StubReader:
     """A ``Reader`` whose jaxprs have one ``jaxmlir_call`` equation, for rules that only call them.
-
-    Functions that take or make references keep their equations (see :func:`call`).
-    """
+    Functions that take or make references keep their equations (see :func:`call`)."""
 
     leaves_rules = False
     """Custom rules that are not traced yet are traced when they are read."""
@@ -451,3 +445,105 @@ def _stub(callee: Callee, signature: Any, num_constvars: int = 0) -> Any:
     info = debug_info("jit", callee.symbol, len(invars), len(outvars))
     jaxpr = core.Jaxpr(constvars, invars, outvars, [eqn], signature.effects, info)
     return jaxpr if num_constvars else close_jaxpr(jaxpr)
+
+
+def _register_interpreters(primitive: Any) -> None:
+    """Adds the rules of the call primitive to the interpreters when these are imported.  Importing
+    them here would take longer than loading a small program, and adding the rules when a program is
+    traced would miss interpreters that are imported later."""
+    for module in _INTERPRETERS.keys() & sys.modules.keys():
+        _add_rule(primitive, module)
+    sys.meta_path.insert(0, _AfterImport(primitive))
+
+
+def _add_rule(primitive: Any, module: str) -> None:
+    registry, make = _INTERPRETERS[module]
+    rules = resolve(module, registry)
+    if rules is not None:
+        rules[primitive] = make(rules)
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Finds the interpreters' modules as Python does, and adds the rules after their import."""
+
+    def __init__(self, primitive: Any):
+        self.primitive = primitive
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        if name not in _INTERPRETERS:
+            return None
+        others = [finder for finder in sys.meta_path if finder is not self]
+        specs = (finder.find_spec(name, path, target) for finder in others)
+        spec = next(filter(None, specs), None)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                _add_rule(self.primitive, name)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _series(rules: Any) -> Callable[..., Any]:
+    def rule(primals: Any, series: Any, *, callee: Callee, placement: Any) -> Any:
+        eqn = _as_jit(callee, map(core.typeof, primals))
+        return rules[eqn.primitive](primals, series, **eqn.params)
+
+    return rule
+
+
+def _checks(rules: Any) -> Callable[..., Any]:
+    def rule(*args: Any, callee: Callee, placement: Any) -> Any:
+        # The errors so far come before the operands, with further arguments in some JAX versions.
+        operands = args[len(args) - len(callee.signature.operands) :]
+        eqn = _as_jit(callee, map(core.typeof, operands))
+        return rules[eqn.primitive](*args, **eqn.params)
+
+    return rule
+
+
+def _on_sparse_arrays(rules: Any) -> Callable[..., Any]:
+    avals_of = resolve(_SPARSE, "spvalues_to_avals")
+
+    def rule(arrays: Any, *operands: Any, callee: Callee, placement: Any) -> Any:
+        eqn = _as_jit(callee, avals_of(arrays, operands))
+        return rules[eqn.primitive](arrays, *operands, **eqn.params)
+
+    return rule
+
+
+def _uses_of_keys(rules: Any) -> Any:
+    def signature(call: Any) -> Any:
+        eqn = _as_jit(call.params["callee"], [v.aval for v in call.invars])
+        return rules[eqn.primitive].signature(eqn)
+
+    return resolve(_KEY_REUSE, "DynamicKeyReuseSignature")(signature)
+
+
+_KEY_REUSE = "jax.experimental.key_reuse._core"
+_SPARSE = "jax.experimental.sparse.transform"
+
+# By module: the name of its table of rules, and the function that makes a rule.
+_INTERPRETERS = {
+    "jax.experimental.jet": ("jet_rules", _series),
+    _SPARSE: ("sparse_rules_bcoo", _on_sparse_arrays),
+    "jax._src.checkify": ("error_checks", _checks),
+    _KEY_REUSE: ("key_reuse_signatures", _uses_of_keys),
+}
+
+
+def _as_jit(callee: Callee, avals: Iterable[Any]) -> Any:
+    """The equation of a jit of the function."""
+
+    def function(*xs: Any) -> list[Any]:
+        return core.jaxpr_as_fun(callee.closed_jaxpr)(*xs)
+
+    function.__name__ = callee.symbol
+    with jax.disable_jit(False):
+        (eqn,) = jax.make_jaxpr(jax.jit(function))(*avals).eqns
+    return eqn
+
+
+_register_interpreters(call_p)

@@ -22,9 +22,7 @@ def reached(roots: Iterable[Node], below: Callable[[Node], Iterable[Node]]) -> K
 
 def below_first(roots: Iterable[Node], below: Callable[[Node], Iterable[Node]]) -> Iterator[Node]:
     """The roots and all nodes below them, each after the nodes below it, except within cycles.
-
-    ``below`` is called for a node when the walk comes to it.
-    """
+    ``below`` is called for a node when the walk comes to it."""
     seen: set[Node] = set()
     for root in roots:
         path = [(root, iter(below(root)))] if root not in seen else []

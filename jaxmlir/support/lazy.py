@@ -51,10 +51,8 @@ class lazy(functools.cached_property[T]):
 
 
 def memoized(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """A method that runs once for the same arguments: its object keeps the results.
-
-    Arguments are hashed, and are given by position.  ``functools.cache`` would keep objects alive.
-    """
+    """A method that runs once for the same arguments: its object keeps the results.  Arguments are
+    hashed, and are given by position.  ``functools.cache`` would keep objects alive."""
     attribute = f"_{method.__name__}_by_arguments"
 
     @functools.wraps(method)

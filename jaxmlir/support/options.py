@@ -15,10 +15,8 @@ from jaxmlir.errors import ArgumentError
 
 
 def integer(value: Any) -> int | None:
-    """A value as an ``int``: an integer of Python or NumPy, an array of one integer ...
-
-    ``None`` for anything else, including booleans: ``True`` in place of a number is a mistake.
-    """
+    """A value as an ``int``: an integer of Python or NumPy, an array of one integer ...  ``None``
+    for anything else, including booleans: ``True`` in place of a number is a mistake."""
     if isinstance(value, (bool, np.bool_)):
         return None
     try:

@@ -159,12 +159,8 @@ def is_here(target: Target) -> bool:
 
 
 def target_on(platform: str, devices: int = 1) -> Target:
-    """The target of a program that JAX lowers for a platform; of the local kind of device, if that
-    is of the platform.
-
-    Args:
-      devices: the number of devices that the program runs on.
-    """
+    """The target of a program that JAX lowers for a platform and a number of devices; of the local
+    kind of device, if that is of the platform."""
     here = default_target()
     base = here if here.platform == platform else _of_machine(platform, "")
     return base.on(devices)

@@ -19,11 +19,9 @@ TABLES = Path(__file__).parent / "tables"
 
 
 class Costs(NamedTuple):
-    """The costs that the hardware, the compiler and the runtime of a target charge.
-
-    Times are nanoseconds of one thread of a host, or of a whole device.  A number that is missing
-    from a table is that of the platform that the table is ``like``, or else the CPU's.
-    """
+    """The costs that the hardware, the compiler and the runtime of a target charge.  Times are
+    nanoseconds of one thread of a host, or of a whole device.  A number that is missing from a
+    table is that of the platform that the table is ``like``, or else the CPU's."""
 
     launch: float
     """Starting the kernel of one more op."""
@@ -110,10 +108,8 @@ class Machine(NamedTuple):
 
 @functools.cache
 def machines(platform: str) -> dict[str, Machine]:
-    """The kinds of devices of a platform by name; the first is the default of the platform.
-
-    A platform without a table uses the CPU's.
-    """
+    """The kinds of devices of a platform by name; the first is the default of the platform.  A
+    platform without a table uses the CPU's."""
     table = _table(platform)
     return {name: _machine(table, of_one) for name, of_one in table["machines"].items()}
 

@@ -93,11 +93,8 @@ class Instruction(NamedTuple):
 
 
 def estimate(text: str, costs: Costs, clock: float | None = None) -> WorkEstimate:
-    """The estimated work of a module of optimized HLO on a device with these costs.
-
-    Args:
-      clock: the cycles per nanosecond of a device whose compiler writes cycles.
-    """
+    """The estimated work of a module of optimized HLO on a device with these costs, whose compiler
+    may write cycles of a clock, in cycles per nanosecond."""
     total = _HloCostAnalysis(text, costs).total()
     return total._replace(nanoseconds=total.cycles / clock) if clock else total
 

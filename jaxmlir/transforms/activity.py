@@ -60,12 +60,8 @@ class Activity(NamedTuple):
 
 
 def forward(rules: Rules, symbol: str, active: Mask, kind: str) -> Activity:
-    """The forward sweep: which values of ``@symbol`` have tangents.
-
-    Args:
-      active: which arguments have tangents.
-      kind: ``"jvp"`` or ``"linearize"``: the rules that decide.
-    """
+    """The forward sweep: which values of ``@symbol`` have tangents, given the active arguments, by
+    the rules of a kind, ``"jvp"`` or ``"linearize"``."""
     body = rules.functions.body(symbol)
     live = [*active, *[False] * (len(body.types) - body.arity)]
     steps: list[ActiveOp | None] = []
@@ -95,12 +91,9 @@ def _step(rules: Rules, kind: str, op: object, signature: Signature, active: Mas
 def backward(
     rules: Rules, activity: Activity, wanted: Sequence[bool]
 ) -> tuple[list[Mask | None], Mask]:
-    """The backward sweep: which tangents are needed for those of the wanted results.
-
-    Returns:
-      For each op a mask of the results whose tangents are used, ``None`` if there are none; and a
-      mask of the arguments whose tangents are used.
-    """
+    """The backward sweep: for each op a mask of the results whose tangents are used for those of
+    the wanted results, ``None`` if there are none; and a mask of the arguments whose tangents are
+    used."""
     body, steps, _ = activity
     used = bytearray(len(body.types))
     for value, asked_for, active in zip(body.returned, wanted, activity.results, strict=True):

@@ -342,11 +342,8 @@ def makes_references(program: Module) -> bool:
 
 
 def discharge_refs(program: Module) -> None:
-    """Rewrites the functions that make references, under the names they have.
-
-    Raises:
-      TransformError: an op that takes or makes a reference has no pure form; names it.
-    """
+    """Rewrites the functions that make references, under the names they have; names an op that has
+    no pure form."""
     if not makes_references(program):
         return
     program.trace_rules()

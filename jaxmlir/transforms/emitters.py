@@ -21,11 +21,8 @@ class Template(NamedTuple):
     """For each result of the op: whether it has a tangent, or its batch dimension."""
 
     def inline(self, args: list[ir.Value], location: ir.Location | None = None) -> list[ir.Value]:
-        """Copies the template in at the current insertion point; gives its results.
-
-        Args:
-          location: the location of the op to replace; by default the current one.
-        """
+        """Copies the template in at the current insertion point, at the location of the op to
+        replace, by default the current one; gives its results."""
         return jax_mlir_ext.inlined_func_call(self.function.operation, args, location)
 
 
@@ -62,12 +59,8 @@ class Linearization:
     """The key under which later processes find it on disk, if they do."""
 
     def jvp(self, active: Mask, num_results: int) -> Emitter:
-        """Both halves together, as :meth:`HigherOrderRule.jvp` gives them.
-
-        Args:
-          active: which operands have tangents.
-          num_results: the op's number of results.
-        """
+        """Both halves together, as :meth:`HigherOrderRule.jvp` gives them, for the active
+        operands."""
         n = len(active)
         used = chosen(self.uses, active)
 

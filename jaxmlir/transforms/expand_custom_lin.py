@@ -86,12 +86,9 @@ def _pushforward(rules: Rules, bwd: str, num_res: int) -> str:
 
 
 def check_linear(rules: Rules, symbol: str, linear: set[ir.Value]) -> None:
-    """Checks that the ops make all results of a function linear in some arguments, jointly.
-
-    Raises:
-      TransformError: an op is not, or may not be, linear in the operands that depend on the
-        arguments, or a result neither depends on them nor is zero.
-    """
+    """Checks that the ops make all results of a function linear in some arguments, jointly: each op
+    is known to be linear in the operands that depend on them, and each result depends on them or is
+    zero."""
     for i, kind in enumerate(_results(rules, symbol, linear)):
         if kind == "fixed":
             function = rules.program.function(symbol)
@@ -183,8 +180,7 @@ def _fills(op: Any) -> bool:
 
 def _not_linear(op: Any, name: str, symbol: str) -> TransformError:
     return _error(
-        op.location,
-        f"'{name}' op in @{symbol} is not known to be linear in the cotangents",
+        op.location, f"'{name}' op in @{symbol} is not known to be linear in the cotangents"
     )
 
 

@@ -102,11 +102,8 @@ def linearize(closed: Any, active: Mask, reverse: bool) -> tuple[Any, Any, Mask]
 
 def _linear_in(closed: Any, active: Mask) -> list[Sequence[int]]:
     """The sets of active operands that each give one term of the results' tangents: the equation
-    itself, on the tangents of these operands and the values of the others.
-
-    Empty unless JAX made the JVP rule from the primitive's linearity.  With such sets nothing needs
-    to be traced.
-    """
+    itself, on the tangents of these operands and the values of the others.  Empty unless JAX made
+    the JVP rule from the primitive's linearity.  With such sets nothing needs to be traced."""
     (eqn,) = open_jaxpr(closed)[0].eqns
     operands = [i for i, a in enumerate(active) if a]
     kind = linearity(eqn.primitive)
@@ -163,10 +160,8 @@ def _jaxpr(invars: Sequence[Any], outvars: Sequence[Any], eqns: Sequence[Any]) -
 
 
 def _without_trivial(jaxpr: Any, active: Sequence[bool]) -> tuple[Any, Mask]:
-    """A jaxpr that gives tangents of active results last, without the trivial ones.
-
-    For an integer, a rule may give a ``float0`` array where JAX's own give a symbolic zero.
-    """
+    """A jaxpr that gives tangents of active results last, without the trivial ones: for an integer,
+    a rule may give a ``float0`` array where JAX's own give a symbolic zero."""
     start = len(jaxpr.outvars) - sum(active)
     nontrivial = [getattr(v.aval, "dtype", None) != dtypes.float0 for v in jaxpr.outvars[start:]]
     if all(nontrivial):
@@ -177,10 +172,8 @@ def _without_trivial(jaxpr: Any, active: Sequence[bool]) -> tuple[Any, Mask]:
 
 
 def _check_types(closed: Any, avals: Sequence[Any]) -> None:
-    """Fails if a rule gives values of other types than the results of an equation have.
-
-    JAX trusts all rules, a user's too; the error would appear in the ops that use the values.
-    """
+    """Fails if a rule gives values of other types than the results of an equation have.  JAX trusts
+    all rules; the error would appear in the ops that use the values."""
     _check_avals("value", [v.aval for v in open_jaxpr(closed)[0].outvars], avals)
 
 
@@ -281,11 +274,9 @@ def _has_plain_jvp(eqn: Any) -> bool:
 
 
 def split_jvp(closed: Any, args: Sequence[Any], active: Mask) -> _JaxLinearization:
-    """Linearizes a primitive that has only a JVP rule, at half of JAX's cost.
-
-    The rule runs once, under a trace that computes what is known and records the ops that depend on
-    tangents.  JAX does so as well, but then traces the recorded ops a second time.
-    """
+    """Linearizes a primitive that has only a JVP rule, at half of JAX's cost.  The rule runs once,
+    under a trace that computes what is known and records the ops that depend on tangents.  JAX does
+    so as well, but then traces the recorded ops a second time."""
     (eqn,) = open_jaxpr(closed)[0].eqns
     with core.take_current_trace() as parent:
         nameless = source_info_util.new_name_stack()

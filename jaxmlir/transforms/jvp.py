@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from jaxmlir.dialect.builder import copy, instantiated, set_attribute
-from jaxmlir.dialect.module import Module
+from jaxmlir.dialect.module import Module, at_function, named_arguments
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import has_tangent, tangent_type_of
 from jaxmlir.passes.base import Pass
-from jaxmlir.passes.options import at_function, named_arguments
 from jaxmlir.support.masks import Mask, chosen, filled
 from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.emitters import Emitter, Template
@@ -69,11 +68,8 @@ class Jvp(DerivativePass):
 
 
 def active_arguments(program: Module, symbol: str, argnums: tuple[int, ...]) -> Mask:
-    """Which flat arguments are differentiated: those asked for, by default all with tangents.
-
-    Raises:
-      TransformError: there is no such argument, or it has no tangents.
-    """
+    """Which flat arguments are differentiated: those asked for, which must have tangents, by
+    default all that have some."""
     named = named_arguments(program, symbol, argnums)
     function = program.function(symbol)
     active = tuple(map(has_tangent, function.arguments))

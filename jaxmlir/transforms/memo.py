@@ -25,12 +25,7 @@ R = TypeVar("R")
 
 class GivenEffects:
     """The effects of a program's functions that ops which refer to them have to list, by symbol.
-
-    Effects on an operand, a reference, are not included: the ops in the function list these.
-
-    Args:
-      listed: gives the effects that the ops of ``@symbol`` list (:func:`listed`).
-    """
+    Effects on an operand, a reference, are not included: the ops in the function list these."""
 
     def __init__(self, listed: Callable[[str], set[ir.Attribute]]):
         self._listed = listed

@@ -1,31 +1,22 @@
-"""Writes new functions of a module, beside those that they are made from."""
+"""Writes new functions of a module, and changes the arguments and results of finished ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from jaxmlir.dialect.builder import (
-    create,
-    inline,
-    instantiated,
-    symbol_ref,
-    take_in,
-    write_return,
-)
-from jaxmlir.dialect.ir import func, ir, new_function
-from jaxmlir.support.masks import filled
+from jaxmlir.dialect.builder import create, inline, instantiated, symbol_ref, take_in, write_return
+from jaxmlir.dialect.ir import body_of, func, ir, new_function
+from jaxmlir.support.masks import Mask, filled
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
 
 
 class NewFunction:
-    """A function under construction: its result types are set when it is finished.
-
-    A ``detached`` one is not in the module; its ops are copied in.
-    """
+    """A function under construction: its result types are set when it is finished.  A ``detached``
+    one is not in the module; its ops are copied in."""
 
     op: func.FuncOp
     block: ir.Block
@@ -76,6 +67,18 @@ class NewFunction:
         return self.name
 
 
+class SplitFunction(NamedTuple):
+    """The symbols of the two functions that one was split into."""
+
+    first: str
+    """The first half, whose last results are the residuals."""
+    second: str
+    """The second half, whose first arguments are the residuals."""
+    num_residuals: int
+    pattern: Mask
+    """Which results of the original the second one gives, or takes the cotangents of."""
+
+
 OF_PRIVATE = frozenset({"function_type", "sym_name", "sym_visibility"})
 """The attributes of a private function about which nothing else is known."""
 
@@ -110,12 +113,8 @@ def adapt(
     results: Sequence[tuple[ir.Type, bool]],
 ) -> str:
     """``@symbol`` with additional arguments, which it ignores, and additional results, which are
-    zero; written as ``@name`` if there are any.
-
-    Args:
-      arguments: each argument's type, and whether ``@symbol`` takes it.
-      results: each result's type, and whether ``@symbol`` gives it.
-    """
+    zero; written as ``@name`` if there are any.  Arguments and results are types, each with whether
+    ``@symbol`` has it."""
     function = rules.program.function(symbol)
     if all(taken for _, taken in (*arguments, *results)):
         # From now on it is a function of its own, not part of a derivative.
@@ -155,3 +154,45 @@ def call(rules: Rules, symbol: str, args: Sequence[ir.Value]) -> list[ir.Value]:
         attributes["jaxpr.effects"] = effects
     types = rules.program.function(symbol).type.results
     return create("jaxpr.jit", types, args, attributes)
+
+
+def set_arguments(
+    function: func.FuncOp,
+    arguments: Sequence[ir.Value | ir.Type],
+    results: Sequence[ir.Type] | None = None,
+) -> list[ir.Value]:
+    """Gives a function other arguments: old ones in a new order, and new ones of given types.  Old
+    arguments that are left out must have no uses.  Attributes that describe the old arguments are
+    removed.  The caller may know the types of the results."""
+    block = body_of(function)
+    old = list(block.arguments)
+    # The leading arguments, which stay where they are.
+    same = 0
+    while same < min(len(old), len(arguments)) and arguments[same] == old[same]:
+        same += 1
+    new = old[:same]
+    # New arguments have no location, like those that a function has from the start.
+    nowhere = ir.Location.unknown()
+    for argument in arguments[same:]:
+        is_new = isinstance(argument, ir.Type)
+        value = block.add_argument(argument if is_new else argument.type, nowhere)
+        if not is_new:
+            argument.replace_all_uses_with(value)
+        new.append(value)
+    for i in reversed(range(same, len(old))):
+        block.erase_argument(i)
+    results = function.type.results if results is None else results
+    type_ = ir.FunctionType.get([v.type for v in new], list(results))
+    attributes = function.attributes
+    attributes["function_type"] = ir.TypeAttr.get(type_)
+    for key in ("jaxpr.num_res", "jaxpr.active"):
+        if key in attributes:
+            del attributes[key]
+    return new
+
+
+@contextmanager
+def before_return(function: func.FuncOp) -> Iterator[None]:
+    """Inserts the ops built in this context at the end of a finished function."""
+    with ir.InsertionPoint.at_block_terminator(body_of(function)):
+        yield

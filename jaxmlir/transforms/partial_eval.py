@@ -15,14 +15,13 @@ from jaxmlir.dialect.builder import clone, copy, is_constant, set_attribute
 from jaxmlir.dialect.custom_rule_ops import OPS as OF_RULES
 from jaxmlir.dialect.custom_rule_ops import stands_for_primitive
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.module import Module
+from jaxmlir.dialect.module import Module, named_arguments
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.passes.base import Pass
-from jaxmlir.passes.options import named_arguments
 from jaxmlir.support.masks import Mask, chosen, filled, left_out, split
 from jaxmlir.transforms.emitters import PartialEvaluation
 from jaxmlir.transforms.memo import derived
-from jaxmlir.transforms.new_function import NewFunction
+from jaxmlir.transforms.new_function import NewFunction, SplitFunction
 from jaxmlir.transforms.templates import Rules
 
 
@@ -47,15 +46,6 @@ class PartialEval(Pass):
         partial_eval(Rules(program), symbol, unknown)
 
 
-class PartialEvalFunctions(NamedTuple):
-    """The two functions that :func:`partial_eval` writes."""
-
-    known: str
-    unknown: str
-    num_residuals: int
-    unknown_out: Mask
-
-
 class _DeferredOp(NamedTuple):
     """An op, or part of a split op, that waits for unknown arguments; values are numbers."""
 
@@ -76,7 +66,7 @@ def partial_eval(
     wanted: Sequence[bool] | None = None,
     required: Sequence[bool] | None = None,
     suffixes: tuple[str, str] = ("known", "unknown"),
-) -> PartialEvalFunctions:
+) -> SplitFunction:
     """Writes ``@symbol.known`` and ``@symbol.unknown``, or under other suffixes.
 
     Args:
@@ -133,7 +123,7 @@ def partial_eval(
     second.finish([in_second[v] if waiting[v] else handed[values[v]] for v in asked_for])
     set_attribute(second.op, "jaxpr.num_res", len(residuals))
     set_attribute(second.op, "jaxpr.unknown", unknown_out)
-    return PartialEvalFunctions(first.name, second.name, len(residuals), unknown_out)
+    return SplitFunction(first.name, second.name, len(residuals), unknown_out)
 
 
 def _write_known(
@@ -185,11 +175,8 @@ def _arguments_waiting(body: FunctionView, unknown: Sequence[bool]) -> list[bool
 def _waiting_ops(
     rules: Rules, body: FunctionView, waiting: list[bool]
 ) -> Iterator[tuple[int, Mask]]:
-    """The ops that depend on an unknown argument, each with a mask of the operands that do.
-
-    Args:
-      waiting: which values have to wait; an op's results are entered after it has been yielded.
-    """
+    """The ops that depend on an unknown argument, each with a mask of the operands that do.  Enters
+    the results of an op that has to wait into ``waiting`` after the op has been yielded."""
     for i, operands in enumerate(body.operands):
         pattern = tuple([waiting[v] for v in operands])
         if True in pattern:

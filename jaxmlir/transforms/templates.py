@@ -17,13 +17,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir._compat import (
     ConfigSnapshot,
     ad_util,
+    batching,
     close_jaxpr,
     core,
     debug_info,
@@ -37,11 +39,11 @@ from jaxmlir.analysis.purity import CountedOps
 from jaxmlir.bridge import exporter as exporting
 from jaxmlir.bridge.custom_rules.export import waiting_jvp
 from jaxmlir.bridge.importer import Importer
-from jaxmlir.caching import disk_cache, kept_for_settings, setting
+from jaxmlir.caching import disk_cache, is_of_process, kept_for_settings, setting
 from jaxmlir.dialect import custom_rule_ops, locations
 from jaxmlir.dialect.builder import inline, ops_with_symbols, reachable, symbols_of, zeros
 from jaxmlir.dialect.custom_rule_ops import MARK, is_untraced
-from jaxmlir.dialect.ir import func, ir, symbol_uses
+from jaxmlir.dialect.ir import bytecode, func, ir, symbol_uses
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of, widths_of
@@ -52,8 +54,7 @@ from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluatio
 from jaxmlir.transforms.memo import TransformedFunctions
 
 if TYPE_CHECKING:
-    from jaxmlir.transforms.template_cache import RuleTemplates
-
+    from jaxmlir.caching.rule_cache import RuleCache
 
 # Results of rules for a pointwise op of some shape, by the op's kind, each with that shape.
 by_kind: dict[Any, tuple[()] | tuple[Any, pointwise.Shape]] = kept_for_settings()
@@ -100,9 +101,7 @@ class Rules:
 
     def linearize(self, op: Any, signature: Signature, active: Mask, wanted: Mask) -> Linearization:
         """The op's results and residuals, and the linear map of tangents that takes the residuals.
-
-        The tangents of results that are not ``wanted`` may be left out.
-        """
+        The tangents of results that are not ``wanted`` may be left out."""
         trace = functools.partial(jax_rules.linearize, active=active, reverse=self.reverse)
 
         def write(primal: Any, tangent: Any, active_out: Mask) -> Linearization:
@@ -117,9 +116,7 @@ class Rules:
         self, op: Any, signature: Signature, linear: Mask, nonzero: Mask
     ) -> Template | Emitter:
         """``(*nonlinear operands, *nonzero cotangents) -> (*nonzero cotangents of linear ones)``.
-
-        The pattern tells for each linear operand whether its cotangent is nonzero.
-        """
+        The pattern tells for each linear operand whether its cotangent is nonzero."""
         trace = functools.partial(jax_rules.transpose, linear=linear, nonzero=nonzero)
         write = functools.partial(self._pattern_template, "transpose")
         return self._template_of("transpose", op, signature, (linear, nonzero), trace, write)
@@ -306,11 +303,8 @@ class Rules:
         write: Callable[..., Any],
         *wanted: Any,
     ) -> Any:
-        """The result of the rule of an op with functions, or else of JAX's rule.
-
-        Args:
-          wanted: the part of the pattern that JAX's rule ignores.
-        """
+        """The result of the rule of an op with functions, or else of JAX's rule, which ignores
+        ``wanted``."""
         key = ("found", kind, signature, pattern, wanted)
         answer = self._own.get(key)
         if answer is None:
@@ -340,10 +334,8 @@ class Rules:
         trace: Callable[[Any], tuple[Any, ...]],
         write: Callable[..., Any],
     ) -> Any:
-        """The result of JAX's rule for the op: what ``write`` makes of the jaxprs it traces to.
-
-        If these call functions, each program gets its own result, but the rule is not run again.
-        """
+        """What ``write`` makes of the jaxprs that JAX's rule for the op traces to.  If these call
+        functions, each program gets its own result, but the rule is not run again."""
         reverse = self.reverse and kind == "linearize"
         key = (kind, self._setting, reverse, signature, pattern)
         rule = self._look_up(key)
@@ -387,11 +379,7 @@ class Rules:
     def _disk(self) -> RuleTemplates | None:
         """The results that other processes have kept."""
         cache = disk_cache()
-        if cache is None:
-            return None
-        from jaxmlir.transforms.template_cache import RuleTemplates
-
-        return RuleTemplates(cache)
+        return None if cache is None else RuleTemplates(cache)
 
     def _look_up(self, key: Any) -> Any | None:
         """The result that was kept for a key, for all programs or for this one."""
@@ -405,11 +393,8 @@ class Rules:
         write: Callable[..., Any],
         shared: bool,
     ) -> Any:
-        """Makes and keeps the result of ``write`` for the jaxprs that ``trace`` gives.
-
-        Args:
-          shared: whether the key identifies the same jaxprs in other programs.
-        """
+        """Makes and keeps the result of ``write`` for the jaxprs that ``trace`` gives, for other
+        programs too if the key is shared."""
         traced = _traced.get(key) or trace()
         before = self.importer.references
         rule = write(*traced)
@@ -425,9 +410,7 @@ class Rules:
     @contextlib.contextmanager
     def _with_rules(self, op: Any) -> Iterator[None]:
         """Makes the custom rules available that JAX's rule for an op may need, in this context.
-
-        Missing ones are traced, unless JAX can call all of them as they were imported.
-        """
+        Missing ones are traced, unless JAX can call all of them as they were imported."""
         self.exporter.leaves_rules = self._leaves_rules(op)
         if not self.exporter.leaves_rules and self.program.has_untraced_rules:
             if any(is_untraced(inner) for _, inner in self.custom_ops_within(op)):
@@ -476,12 +459,8 @@ class Rules:
         return Template(self._template(jaxpr, transformation), tuple(pattern))
 
     def _template(self, closed: Any, transformation: str = "") -> func.FuncOp:
-        """A function to be copied in; its ops then get the location of the op that they replace.
-
-        Args:
-          transformation: what is added to the name of that location: ``"layer"`` becomes
-            ``"layer/jvp()"``.
-        """
+        """A function to be copied in.  Its ops then get the location of the op that they replace;
+        with a transformation, ``"layer"`` becomes ``"layer/jvp()"``."""
         jaxpr, consts = open_jaxpr(closed)
         place = ir.Location.unknown()
         if transformation:
@@ -571,3 +550,114 @@ def _at_op(kind: str, op: Any, name: str, error: Exception) -> TransformError:
     message = f"'{name}' op cannot be {_VERBS[kind]}: {reason}"
     message += _hint(kind, op, name)
     return locations.error_at(TransformError, op.location, message)
+
+
+class CacheSlot(NamedTuple):
+    """The place in the cache where the result of one rule is kept."""
+
+    cache: RuleCache
+    key: bytes
+
+    def find(self) -> Any | None:
+        """The result of the rule that an earlier process kept."""
+        entry = self.cache.find(self.key)
+        try:
+            return entry and _read(entry, self.key)
+        except (ValueError, ir.MLIRError):
+            return None
+
+    def keep(self, rule: Any) -> Any:
+        """Keeps the result of the rule, and returns it."""
+        self.cache.keep(self.key, lambda: _written(rule))
+        return replace(rule, origin=self.key) if isinstance(rule, Linearization) else rule
+
+    def find_alike(self) -> tuple[()] | tuple[Any, tuple[int, ...]]:
+        """The result of a pointwise op's rule for some shape, and that shape."""
+        entry = self.cache.find_alike(self.key)
+        rule = entry and CacheSlot(self.cache, entry[0]).find()
+        return (rule, entry[1]) if entry and rule else ()
+
+    def keep_alike(self, like: CacheSlot, shape: tuple[int, ...]) -> None:
+        """Keeps the place of a result for some shape, and that shape."""
+        self.cache.keep_alike(self.key, like.key, shape)
+
+
+class RuleTemplates:
+    """The places in the cache where results of JAX's rules are kept."""
+
+    def __init__(self, cache: RuleCache):
+        self._cache = cache
+
+    def place(self, known: Signature, *pattern: Any) -> CacheSlot | None:
+        """The place of a rule's result for ops of a signature and a pattern; ``None`` if it is not
+        to be kept."""
+        if known.text is None or known.name in self._cache.without:
+            return None
+        return self.place_of(known.text, pattern)
+
+    def place_of(self, text: str, pattern: Any) -> CacheSlot | None:
+        """The place of the result that a text and a pattern identify."""
+        parts = _plain(pattern)
+        return parts and CacheSlot(self._cache, self._cache.key(text, parts))
+
+    def pullback_place(self, halves: Linearization, nonzero: Mask) -> CacheSlot | None:
+        """The place of a linearized op's pullback: its linear half, transposed op by op."""
+        if halves.origin is None:
+            return None
+        without = self._cache.without
+        ops = halves.tangent.function.regions[0].blocks[0] if without else ()
+        if any(op.name in without for op in ops):
+            return None
+        return self.place_of(halves.origin.hex(), ("pullback", nonzero))
+
+
+def _plain(value: Any) -> str | None:
+    """A pattern as text; ``None`` unless it is made of numbers and flags."""
+    kind = type(value)
+    if value is None or kind in (bool, int, str):
+        return repr(value)
+    if kind is tuple:
+        items = list(map(_plain, value))
+        return None if None in items else f"({', '.join(items)})"
+    if kind is batching.AxisData and type(value.size) is int:
+        nameless = value.name is core.no_axis_name and value.spmd_name is None
+        return f"axis {value.size}" if nameless and value.explicit_mesh_axis is None else None
+    return None
+
+
+def _written(entry: Any) -> bytes | None:
+    """A rule's result as bytes: a line about it, and the bytecode of its templates."""
+    if isinstance(entry, Linearization):
+        rules, head = [entry.primal, entry.tangent], [entry.uses]
+    else:
+        rules, head = [entry], []
+    codes = [bytecode(rule.function.operation) for rule in rules]
+    line = [list(map(len, codes)), *head, *(rule.pattern for rule in rules)]
+    try:
+        value = b"".join([json.dumps(line).encode(), b"\n", *codes])
+    except TypeError:  # A pattern has more in it than numbers.
+        return None
+    return None if is_of_process(value) else value
+
+
+def _read(value: bytes, key: bytes) -> Any:
+    line, _, codes = value.partition(b"\n")
+    sizes, *head = _tuples(json.loads(line))
+    functions: list[Any] = []
+    for size in sizes:
+        module = ir.Module.parse(codes[:size])
+        _alive.append(module)
+        functions += module.body.operations
+        codes = codes[size:]
+    if len(functions) == 1:
+        return Template(*functions, *head)
+    uses, *patterns = head
+    return Linearization(*map(Template, functions, patterns), uses, origin=key)
+
+
+# An operation does not keep its module alive, and rules live as long as the process.
+_alive: list[ir.Module] = []
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

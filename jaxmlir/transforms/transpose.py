@@ -16,11 +16,10 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.builder import copy, set_attribute, zeros
 from jaxmlir.dialect.ir import func, ir
-from jaxmlir.dialect.module import Module
+from jaxmlir.dialect.module import Module, at_function, named_arguments
 from jaxmlir.dialect.types import aval_of, linear_aval, type_of
 from jaxmlir.errors import TransformError
 from jaxmlir.passes.base import Pass
-from jaxmlir.passes.options import at_function, named_arguments
 from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.emitters import Emitter, Template
 from jaxmlir.transforms.memo import derived
@@ -52,11 +51,7 @@ class Transpose(Pass):
 
 
 def _num_residuals(function: func.FuncOp) -> int:
-    """The number of leading arguments that a function declares to be residuals.
-
-    Raises:
-      TransformError: the attribute is not such a number.
-    """
+    """The number of leading arguments that a function declares to be residuals."""
     if "jaxpr.num_res" not in function.attributes:
         return 0
     said, total = function.attributes["jaxpr.num_res"], len(function.arguments)
@@ -71,13 +66,9 @@ def _num_residuals(function: func.FuncOp) -> int:
 
 
 def transpose(rules: Rules, symbol: str, linear: Sequence[bool], name: str) -> str:
-    """Writes the transpose of ``@symbol`` in its ``linear`` arguments as ``@name``.
-
-    The transpose takes the cotangents of all results, and gives those of all linear arguments.
-
-    Raises:
-      TransformError: the function is not linear, or an op has no transpose rule.
-    """
+    """Writes the transpose of ``@symbol`` in its ``linear`` arguments as ``@name``: it takes the
+    cotangents of all results, and gives those of all linear arguments.  Fails on a function that is
+    not linear, or an op without a transpose rule."""
     results = rules.program.function(symbol).type.results
     name, _ = transpose_nonzero(rules, symbol, linear, name, (True,) * len(results), linear)
     return name
@@ -230,14 +221,8 @@ class Cotangents:
     def of_results(
         self, index: int, depends: Sequence[bool] | None = None
     ) -> tuple[list[ir.Value], Mask]:
-        """The cotangents of an op's results, and which results have one.
-
-        Args:
-          depends: the results that are asked about; by default all.
-
-        Raises:
-          TransformError: a cotangent has another dtype than cotangents of its value.
-        """
+        """The cotangents of an op's results, of all or of those in ``depends``, and which have
+        one; fails if one has another dtype than cotangents of its value."""
         first, last = self._body.results[index]
         cts = self.sums[first:last]
         for value, cotangent in enumerate(cts, first):
@@ -267,10 +252,8 @@ class Cotangents:
             self.add(value, cotangent, location)
 
     def _check(self, value: int, given: ir.Type) -> None:
-        """Checks the dtype of a cotangent.
-
-        JAX lets a backward rule give any type, as long as nothing is computed from it.
-        """
+        """Checks the dtype of a cotangent: JAX lets a backward rule give any type, as long as
+        nothing is computed from it."""
         body = self._body
         expected = linear_type(body.types[value])
         if _dtype(expected) == _dtype(given):

@@ -11,26 +11,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import clone, filled, returned, set_attribute, zeros
 from jaxmlir.dialect.ir import func, ir
-from jaxmlir.dialect.module import Module
+from jaxmlir.dialect.module import Module, at_function
 from jaxmlir.dialect.types import cotangent_type, has_tangent, tangent_type_of
 from jaxmlir.errors import TransformError
-from jaxmlir.passes.options import at_function
 from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.activity import activity_of
 from jaxmlir.transforms.emitters import Emitter, Template
-from jaxmlir.transforms.linearize import (
-    LinearOp,
-    ReversePass,
-    distinct_residuals,
-    write_primals,
-)
-from jaxmlir.transforms.new_function import NewFunction
+from jaxmlir.transforms.linearize import LinearOp, ReversePass, write_forward, write_primals
+from jaxmlir.transforms.new_function import NewFunction, SplitFunction
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import Cotangents, transpose_function
 
@@ -67,18 +61,9 @@ class Grad(ReversePass):
         grad(rules, symbol, active, has_aux=self.has_aux, value=self.value)
 
 
-class Pullback(NamedTuple):
-    """The two functions that :func:`vjp` writes."""
-
-    fwd: str
-    bwd: str
-    num_residuals: int
-    active_out: Mask
-    """The results that depend on the arguments: ``@bwd`` takes their cotangents."""
-
-
-def vjp(rules: Rules, symbol: str, active: Mask) -> Pullback:
-    """Writes ``@symbol.fwd`` and ``@symbol.bwd``.
+def vjp(rules: Rules, symbol: str, active: Mask) -> SplitFunction:
+    """Writes ``@symbol.fwd`` and ``@symbol.bwd``, which takes the cotangents of the results that
+    depend on the arguments.
 
     Raises:
       TransformError: an op cannot be linearized or transposed.
@@ -86,13 +71,7 @@ def vjp(rules: Rules, symbol: str, active: Mask) -> Pullback:
     activity = activity_of(rules, symbol, active, "linearize")
     body, active_out = activity.body, activity.results
     outs = chosen(body.returned, active_out)
-    fwd = NewFunction(rules, f"{symbol}.fwd", body.types[: body.arity], body.function)
-    with fwd.body():
-        values, linear = write_primals(rules, activity, active_out, fwd.args)
-    saved, written_again = distinct_residuals(linear)
-    fwd.finish([*(values[v] for v in body.returned), *saved])
-    set_attribute(fwd.op, "jaxpr.num_res", len(saved))
-
+    fwd, linear, saved, written_again = write_forward(rules, symbol, activity, active_out)
     types = [*(v.type for v in saved), *(cotangent_type(body.types[v]) for v in outs)]
     bwd = NewFunction(rules, f"{symbol}.bwd", types, body.function)
     handed = dict(zip(saved, bwd.args, strict=False))
@@ -102,7 +81,7 @@ def vjp(rules: Rules, symbol: str, active: Mask) -> Pullback:
         cotangents = zip(outs, bwd.args[len(saved) :], strict=True)
         bwd.finish(write_cotangents(rules, body, linear, cotangents, active))
     set_attribute(bwd.op, "jaxpr.num_res", len(saved))
-    return Pullback(fwd.name, bwd.name, len(saved), active_out)
+    return SplitFunction(fwd, bwd.name, len(saved), active_out)
 
 
 def grad(
@@ -149,11 +128,8 @@ def write_cotangents(
     active: Sequence[bool],
 ) -> list[ir.Value]:
     """Writes the transposes of linear ops, the last one first; the cotangents of active arguments.
-
-    Args:
-      linear: the ops, with residuals that are available at the current insertion point.
-      seeds: the numbers of values, and their cotangents.
-    """
+    The ops' residuals are available at the current insertion point; ``seeds`` are numbers of
+    values, and their cotangents."""
     cotangents = Cotangents(body)
     for value, cotangent in seeds:
         cotangents.add(value, cotangent)
@@ -181,11 +157,7 @@ def write_cotangents(
 def _transposed(
     rules: Rules, body: FunctionView, op: LinearOp, nonzero: Mask
 ) -> tuple[Template | Emitter, bool]:
-    """The rule that :meth:`Rules.pullback` gives, and whether it holds in every program.
-
-    Raises:
-      TransformError: the op cannot be transposed; names the op and the user's line.
-    """
+    """The rule that :meth:`Rules.pullback` gives, and whether it holds in every program."""
     try:
         if op.halves.pull is not None:
             return op.halves.pull(nonzero), False

@@ -21,12 +21,11 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import attribute, build, reached_ops, symbols_of
 from jaxmlir.dialect.custom_rule_ops import is_untraced
 from jaxmlir.dialect.ir import func, ir
-from jaxmlir.dialect.module import Module
+from jaxmlir.dialect.module import Module, at_function
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.types import aval_of, batched_type, type_of
 from jaxmlir.errors import TransformError
 from jaxmlir.passes.base import Pass
-from jaxmlir.passes.options import at_function
 from jaxmlir.support.masks import Dims
 from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.memo import derived
@@ -178,10 +177,7 @@ def _patterns(
     rules: Rules, body: FunctionView, dims: list[int | None], axis: Any
 ) -> Iterator[tuple[int, Any, list[int], Dims | None]]:
     """The ops by index, with their operands and the operands' batch dimensions, or ``None`` if an
-    op stays as it is.
-
-    The caller enters the dimensions of an op's results into ``dims``.
-    """
+    op stays as it is.  The caller enters the dimensions of an op's results into ``dims``."""
     is_named = axis.name is not core.no_axis_name
     for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
         pattern = tuple([dims[v] for v in operands])

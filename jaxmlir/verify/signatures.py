@@ -41,11 +41,8 @@ from jaxmlir.support.masks import chosen, left_out
 def unmet(
     op: Any, attr: ir.Attribute, kind: str, each: str = ""
 ) -> Iterator[tuple[str, ir.Attribute]]:
-    """The requirements of a kind that an attribute does not meet, each with the attribute or item.
-
-    Args:
-      each: what a tuple has one item each for; see :class:`jaxmlir.dialect.ops.Attr`.
-    """
+    """The requirements of a kind that an attribute does not meet, each with the attribute or item;
+    ``each`` is what a tuple has one item each for (see :class:`jaxmlir.dialect.ops.Attr`)."""
     if each:
         yield from _unmet_by_items(op, attr, kind, each)
     elif requirement := _unmet(op, attr, kind):
@@ -338,12 +335,8 @@ def _call(attribute: str) -> Callable[[_CheckedOp], Iterator[str]]:
 
 
 def _out_of_range(why: str, *bounds: tuple[str, int, int, int]) -> str:
-    """The error of the first attribute that is out of its bounds; empty if none is.
-
-    Args:
-      why: what the bounds follow from, in the message.
-      bounds: for each attribute its name, its value, and the least and the largest one.
-    """
+    """The error of the first attribute that is out of its bounds (name, value, least, largest),
+    which follow from ``why``; empty if none is."""
     for name, value, least, most in bounds:
         if not least <= value <= most:
             expected = f"{least} to {max(least, most)} {why}"
@@ -405,11 +398,9 @@ def _cond(op: _CheckedOp) -> Iterator[str]:
 
 
 def _truth_errors(cond: _NamedFunction, carry: Sequence[Any]) -> Iterator[str]:
-    """The errors of a loop condition.  A loop runs while any element of its condition is true.
-
-    A batched loop has one element for each member of the batch; the batch dimensions come first in
-    the carried values.
-    """
+    """The errors of a loop condition.  A loop runs while any element of its condition is true; a
+    batched loop has one element for each member of the batch, whose dimensions come first in the
+    carried values."""
     (truth,) = cond.results
     shape = truth.shape
     if truth.dtype != np.dtype(bool):
@@ -428,11 +419,9 @@ def _truth_errors(cond: _NamedFunction, carry: Sequence[Any]) -> Iterator[str]:
 def _on_elements(
     attribute: str, *, gives_truth: bool = False
 ) -> Callable[[_CheckedOp], Iterator[str]]:
-    """The check of a function on two scalars of each operand's dtype.  It returns one scalar of
-    each, or a truth value.
-
-    The operands that it is applied to come first, as many as the op has results.
-    """
+    """The check of a function on two scalars of each operand's dtype, which returns one scalar of
+    each, or a truth value.  The operands that it is applied to come first, as many as the op has
+    results."""
 
     def check(op: _CheckedOp) -> Iterator[str]:
         function = op.function(attribute)
@@ -524,10 +513,7 @@ def _custom_jvp(op: _CheckedOp) -> Iterator[str]:
     for rule in op.functions("transposes"):
         linear = rule.mask("jaxpr.linear", op.operands)
         nonzero = rule.without_zeros(_cotangents(op.results))
-        yield from rule.takes(
-            ("operand", left_out(op.operands, linear)),
-            ("cotangent", nonzero),
-        )
+        yield from rule.takes(("operand", left_out(op.operands, linear)), ("cotangent", nonzero))
         moving = _cotangents(chosen(op.operands, linear))
         yield from rule.gives(("nonzero cotangent", rule.drop_zeros(moving)))
     for rule in op.functions("batches"):

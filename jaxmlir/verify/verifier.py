@@ -244,11 +244,9 @@ class Verifier:
         return None if errors else callees
 
     def with_functions(self, key: Signature) -> tuple[Any, ...] | None:
-        """A signature with the checked properties of functions in place of their symbols.
-
-        ``None`` if the check needs more than these: functions with effects, values that only this
-        program has.  Marks of untraced rules are left out: each is another number.
-        """
+        """A signature with the checked properties of functions in place of their symbols.  ``None``
+        if the check needs more than these: functions with effects, values that only this program
+        has.  Marks of untraced rules are left out: each is another number."""
         parts: list[Any] = [key.name, key.operands, key.results]
         for name, attr in key.attributes:
             if name == MARK and isinstance(attr, ir.IntegerAttr):
@@ -381,11 +379,7 @@ class Verifier:
 def evaluate(
     reader: codec.Reader, op: Any, name: str, check_vma: bool
 ) -> tuple[Any, list[Any], Any]:
-    """The primitive, and the results' abstract values and effects that JAX computes.
-
-    Args:
-      reader: reads the functions among the op's attributes.
-    """
+    """The primitive, and the results' abstract values and effects that JAX computes."""
     primitive, parameters = params.of_op(op, name, reader)
     ctx = effect_attributes.ctx_of(op.attributes)
     variables: dict[ir.Value, Any] = {}
@@ -414,10 +408,8 @@ def evaluate(
 def _abstract_eval(
     primitive: Any, name: str, avals: Sequence[Any], parameters: dict[str, Any]
 ) -> Any:
-    """A primitive's abstract evaluation, through the cache that JAX uses for tracing.
-
-    The same evaluations recur: traced ops are verified next, and rules run on verified ops.
-    """
+    """A primitive's abstract evaluation, through the cache that JAX uses for tracing: traced ops
+    are verified next, and rules run on verified ops."""
     if ops.may_have_functions(name) or primitive.ref_allocating:
         return primitive.abstract_eval(*avals, **parameters)
     return pe._cached_abstract_eval(primitive, *avals, **parameters)
@@ -437,11 +429,8 @@ def _unbound_axes(op: Any, parameters: dict[str, Any]) -> Any:
 def _read(
     errors: Iterator[str], name: str, refused: Callable[[Exception], str] | None = None
 ) -> list[str]:
-    """The errors that a check of an op finds; an exception that it raises counts as one.
-
-    Args:
-      refused: the error for an exception; by default that attributes cannot be read.
-    """
+    """The errors that a check of an op finds; an exception that it raises counts as one, by default
+    as attributes that cannot be read."""
     try:
         return list(errors)
     except JaxmlirError as e:
@@ -573,11 +562,9 @@ def _payload_type(aval: Any) -> ir.Type:
 
 
 def _effects_of(inferred: Iterable[Any], op: Any) -> set[Any]:
-    """The effects that an op must list, out of those that JAX computes.
-
-    An effect on an operand refers to the operand's first position.  JAX states the effects of
-    functions on operands in terms of variables of theirs; the ops in the functions list those.
-    """
+    """The effects that an op must list, out of those that JAX computes.  An effect on an operand
+    refers to its first position; those in terms of variables of functions are listed by the ops in
+    these."""
     operands = list(op.operands)
     effect_set = set()
     for effect in inferred:

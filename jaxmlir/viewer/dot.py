@@ -18,10 +18,8 @@ _HEAD = """\
 
 
 def dot_of(program: Module) -> str:
-    """The program in Graphviz's language.
-
-    An edge is a value; a dashed edge leads from an op to a function that the op refers to.
-    """
+    """The program in Graphviz's language.  An edge is a value; a dashed edge leads from an op to a
+    function that the op refers to."""
     with scope():
         analyses = analyses_of(program)
         views = {symbol: analyses.body(f) for symbol, f in program.functions.items()}

@@ -138,10 +138,8 @@ _OP = re.compile(r"  [^\s}^)]")
 
 
 def form_of(program: Module, tables: Tables) -> dict[str, Any]:
-    """A program as data.
-
-    What cannot be counted, such as ops on types of other dialects, is left out.
-    """
+    """A program as data.  What cannot be counted, such as ops on types of other dialects, is left
+    out."""
     with scope():
         functions = program.functions
         analyses = analyses_of(program)
@@ -234,10 +232,8 @@ def _with_timelines(program: Module) -> list[str]:
 
 
 def timeline(profile: MemoryProfile, tables: Tables) -> dict[str, Any]:
-    """The live bytes at each step of a function, and the values that take them.
-
-    Steps are the ops of the function, and those of the calls in it that XLA inlines.
-    """
+    """The live bytes at each step of a function, and the values that take them.  Steps are the ops
+    of the function, and those of the calls in it that XLA inlines."""
     view = profile.view
     return {
         "bytes": [int(n) for n in profile.bytes],
@@ -254,11 +250,9 @@ def timeline(profile: MemoryProfile, tables: Tables) -> dict[str, Any]:
 
 
 def lifetimes(profile: MemoryProfile) -> dict[int, tuple[int, int]]:
-    """The first and the last step at which each value takes memory, by the value's number.
-
-    The sizes add up to the profile's bytes, except for what functions of ops need. Arguments and
-    results are not included.
-    """
+    """The first and the last step at which each value takes memory, by the value's number.  The
+    sizes add up to the profile's bytes, except for what functions of ops need. Arguments and
+    results are not included."""
     spans: dict[int, tuple[int, int]] = {}
     ending: defaultdict[int, list[int]] = defaultdict(list)
     for step, (first, end) in enumerate(profile.view.results):

@@ -96,10 +96,8 @@ class _PassRecorder(Instrumentation):
             self.look(stage)
 
     def where(self, op: Any | None) -> tuple[str | None, int]:
-        """The place of an op in the text before the pass.
-
-        For an op that the pass has rewritten, it is that of the first op of its name and line.
-        """
+        """The place of an op in the text before the pass.  For an op that the pass has rewritten,
+        it is that of the first op of its name and line."""
         if op is None:
             return None, 0
         places = (self.ops[mark] for mark in _marks(op, op.operation.name) if mark in self.ops)
@@ -133,31 +131,20 @@ class _PassRecorder(Instrumentation):
 
 def _marks(op: Any, name: str) -> Iterator[tuple[Any, ...]]:
     """What identifies an op: its results, which stay when operands change, or else its location.
-
-    The hash of an op itself changes with its operands.
-    """
+    The hash of an op itself changes with its operands."""
     for result in op.results:
         yield name, result
     yield name, op.location.attr
 
 
 def pipeline_of(passes: str) -> Pipeline:
-    """The pipeline that a text describes, which may be a level: ``"-O2"``.
-
-    Raises:
-      PipelineError: it is malformed, or there is no such level or pass.
-    """
+    """The pipeline that a text describes, which may be a level: ``"-O2"``."""
     level = re.fullmatch(r"\s*-?O(\d+)\s*", passes) if isinstance(passes, str) else None
     return parse_pipeline(level_pipeline(int(level[1])) if level else passes)
 
 
 def run(program: Module, passes: str, tables: Tables) -> list[PassStage]:
-    """Runs a pipeline on a program in place; returns the stages, with one before all passes.
-
-    Raises:
-      PipelineError: as for :func:`pipeline_of`.
-      PassError: a pass failed, or left an invalid module.
-    """
+    """Runs a pipeline on a program in place; returns the stages, with one before all passes."""
     recorder = _PassRecorder(program=program, tables=tables, stages=[PassStage("")])
     pipeline = pipeline_of(passes)
     with scope():

@@ -24,8 +24,8 @@ from safetensors import safe_open
 
 import jaxmlir
 from jaxmlir.artifact import container, module_text
+from jaxmlir.dialect.ir import nesting
 from jaxmlir.errors import ArtifactError, JaxmlirError, LoweringError, ParseError
-from jaxmlir.support.nesting import nesting
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 

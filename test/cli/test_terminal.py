@@ -14,7 +14,7 @@ import pytest
 
 import jaxmlir
 from jaxmlir.cli import opt, run, translate
-from jaxmlir.cli.highlight import highlighted
+from jaxmlir.cli.command_line import highlighted
 
 TEXT = """\
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {

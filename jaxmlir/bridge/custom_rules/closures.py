@@ -75,9 +75,7 @@ class ClosureConstants(NamedTuple):
     @property
     def values(self) -> tuple[Any, ...]:
         """The outermost variable of each, equal for variables that stand for the same value.
-
-        ``None`` for a literal in the jaxpr.
-        """
+        ``None`` for a literal in the jaxpr."""
         return tuple(chain[-1] if chain else None for chain in self.chains)
 
 
@@ -126,12 +124,9 @@ def with_constants(
 
 
 def reads(consts: Sequence[Any], chains: Sequence[tuple[Any, ...]]) -> Mask:
-    """Which of the values that a rule may close over it actually uses, i.e. its jaxpr has as
-    constants: an object that the rule closes over may hold unused values.
-
-    Args:
-      chains: see :class:`ClosureConstants`.
-    """
+    """Which of the values in ``chains`` (see :class:`ClosureConstants`) that a rule may close over
+    it actually uses, i.e. its jaxpr has as constants: an object that it closes over may hold unused
+    values."""
     variables = set(map(_variable, consts))
     return tuple(not variables.isdisjoint(chain) for chain in chains)
 
@@ -172,12 +167,8 @@ def bound(
 
 
 def ignoring(jaxpr: Any, consts: Sequence[Any], avals: Sequence[Any], at: int) -> Any:
-    """A rule's jaxpr with additional, unused arguments.
-
-    Args:
-      consts: the jaxpr's constants.
-      at: the position of the first additional argument.
-    """
+    """A rule's jaxpr, which has these constants, with additional, unused arguments from ``at``
+    on."""
     # From JAX 0.11 on, unbound constants come before the arguments.
     jaxpr, _ = open_jaxpr(close_jaxpr(jaxpr, consts))
     unused = list(map(core.Var, avals))
@@ -202,10 +193,8 @@ def holds_tracer(rule: Any) -> bool:
 
 
 def rules_may_read(closed_jaxpr: Any) -> bool:
-    """Whether a custom rule in a jaxpr, or in its sub-jaxprs, may close over a value of it.
-
-    The equation of such a value looks dead if nothing else uses the value.
-    """
+    """Whether a custom rule in a jaxpr, or in its sub-jaxprs, may close over a value of it.  The
+    equation of such a value looks dead if nothing else uses the value."""
     return any(_variable(tracer) is not None for tracer in read_by_rules(closed_jaxpr))
 
 
@@ -228,11 +217,8 @@ def read_by_rules(closed_jaxpr: Any) -> Iterator[core.Tracer]:
 
 
 def _closed_over(rules: Iterable[Any], closed: dict[int, Any] | None = None) -> set[Any]:
-    """The variables of the tracers that rules, or objects they refer to, close over.
-
-    Args:
-      closed: see :func:`with_constants`.
-    """
+    """The variables of the tracers that rules, or objects they refer to, close over; for ``closed``
+    see :func:`with_constants`."""
     return {*map(_variable, _tracers(rules, {} if closed is None else closed))} - {None}
 
 
@@ -247,11 +233,8 @@ def _tracers(rules: Iterable[Any], closed: dict[int, Any]) -> list[core.Tracer]:
 
 
 def made_of(rules: Iterable[Any], seen: dict[int, Any] | None = None) -> Iterator[Any]:
-    """Rules, and all objects that they refer to or close over.
-
-    Args:
-      seen: objects that need not be searched, by id; those searched are added.
-    """
+    """Rules, and all objects that they refer to or close over, except those seen, by id, which
+    grow."""
     seen = {} if seen is None else seen
     most = len(seen) + MOST
     waiting = list(rules)
@@ -345,10 +328,8 @@ def note_origins(
     origins: dict[Any, Any], name: str, params: Mapping[str, Any], operands: Sequence[Any]
 ) -> None:
     """Records, for the jaxprs that an op passes operands to, which of their variables stand for
-    which variables of the enclosing jaxpr.
-
-    A jaxpr may be called from several places: a variable that gets different operands has ``None``.
-    """
+    which variables of the enclosing jaxpr.  A jaxpr may be called from several places: a variable
+    that gets different operands has ``None``."""
     for variable, operand in _passed(name, params, operands):
         if origins.setdefault(variable, operand) is not operand:
             origins[variable] = None

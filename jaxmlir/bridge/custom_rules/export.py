@@ -48,11 +48,7 @@ def _symbol(op: Any, name: str) -> str | None:
 
 
 def _rule(exporter: _Exporter, op: Any, name: str) -> str:
-    """The symbol of a rule's function.
-
-    Raises:
-      UntracedRuleError: the rule could not be traced; has the reason, if one was recorded.
-    """
+    """The symbol of a rule's function; an :class:`UntracedRuleError` if it could not be traced."""
     exporter.program.trace_rules()
     symbol = _symbol(op, name)
     if symbol is None:
@@ -110,11 +106,8 @@ def _instantiate_tangents(
     in_zeros: Sequence[bool],
     taken: Sequence[bool],
 ) -> tuple[Any, Sequence[Any]]:
-    """Converts a rule to one that takes just the nonzero tangents; it fills in zeros for others.
-
-    Args:
-      taken: which tangents the rule takes for zero; they are no arguments of it.
-    """
+    """Converts a rule to one that takes just the nonzero tangents, and fills in zeros for others,
+    except for those that the rule takes for zero."""
     tangent_avals = [a.to_tangent_aval() for a in in_avals]
 
     def rule(*args: Any) -> list[Any]:
@@ -182,12 +175,10 @@ class _RuleFamily(NamedTuple):
 
 
 class _RuleFamilies:
-    """The rules of a custom_vjp call, whose forward rules JAX asks for one after another.
-
-    JAX's thunks describe the rule that was asked for last, and a backward rule runs later without
-    being told which forward rule it belongs to.  So residuals are padded with operands until each
-    forward rule has a different number of them.
-    """
+    """The rules of a custom_vjp call, whose forward rules JAX asks for one after another.  JAX's
+    thunks describe the rule that was asked for last, and a backward rule runs later without being
+    told which forward rule it belongs to.  So residuals are padded with operands until each forward
+    rule has a different number of them."""
 
     def __init__(self, exporter: _Exporter, op: Any, n_in: int):
         self.exporter = exporter
@@ -209,11 +200,7 @@ class _RuleFamilies:
         ]
 
     def choose(self, nonzeros: Sequence[bool]) -> _RuleFamily:
-        """The forward rule for the given tangents; JAX's next questions are about this rule.
-
-        Raises:
-          ExportError: there is no such rule, or it insists that one of the tangents is zero.
-        """
+        """The forward rule for the given tangents; JAX's next questions are about this rule."""
         candidates = [(family, family.in_zeros) for family in self.all]
         chosen = custom_rule_ops.fitting(inverted(nonzeros), candidates)
         if chosen is None:
@@ -252,12 +239,8 @@ def _taken_for_zero(exporter: _Exporter, op: Any, name: str, count: int) -> Mask
 def _chosen(
     exporter: _Exporter, zero: Sequence[bool], rules: Iterable[str], absent: Callable[[], str]
 ) -> tuple[str, Mask]:
-    """The rule to call for (co)tangents with these zeros, and the zeros that it does not take.
-
-    Args:
-      rules: the rules to choose from.
-      absent: returns the rule that takes all (co)tangents; called if none of ``rules`` fits.
-    """
+    """The rule to call for (co)tangents with these zeros, and the zeros that it does not take; if
+    none of ``rules`` fits, the one that takes all, which ``absent`` returns."""
     in_zeros = {symbol: _in_zeros(exporter, symbol, len(zero)) for symbol in rules}
     symbol = custom_rule_ops.fitting(zero, in_zeros.items())
     if symbol is None:
@@ -281,12 +264,8 @@ def _call_bwd(
     residuals: Sequence[Any],
     cotangents: Sequence[Any],
 ) -> list[Any]:
-    """Runs the backward rule's function for the given cotangents, and inserts zeros for the results
-    that it leaves out.
-
-    Args:
-      absent: called if none of the rules fits the cotangents.
-    """
+    """Runs the backward rule's function for the given cotangents, or ``absent`` if no rule fits
+    them, and inserts zeros for the results that it leaves out."""
     zero = [type(ct) in (ad_util.SymbolicZero, ad_util.Zero) for ct in cotangents]
     symbol, taken = _chosen(exporter, zero, backward, absent)
     passed_cts = [

@@ -242,11 +242,7 @@ def _num_consts(prim: Any) -> int:
 
 
 class HijaxRule:
-    """One of the rules of a primitive.
-
-    Attributes:
-      function: the user's function of the rule, or a wrapper of JAX's around it.
-    """
+    """One of the rules of a primitive: the user's function, or a wrapper of JAX's around it."""
 
     def __init__(self, prim: Any, function: Any):
         self.prim = prim
@@ -278,14 +274,9 @@ class CalledFunction:
 def _forward(
     rule: HijaxRule, avals: Sequence[Any], n: int, traced: lu.Store, remat: CalledFunction | None
 ) -> Callable[..., tuple[Any, Sequence[Any]]]:
-    """A function that traces the forward rule, told which operands have tangents.
-
-    Args:
-      avals: the types of operands; the function closes over the first ``n``.
-      traced: receives, for the last trace, the pytree of residuals, and for each residual the index
-        of the operand that it is, if any.
-      remat: the function, if it is to be called instead where no residual is used.
-    """
+    """A function that traces the forward rule, told which operands have tangents; it closes over
+    the first ``n``.  ``traced`` receives the pytree of the residuals, and for each the index of the
+    operand that it is, if any.  ``remat`` is called instead where no residual is used."""
 
     def fwd(*nonzeros: bool) -> tuple[Any, Sequence[Any]]:
         prim = rule.prim
@@ -328,11 +319,8 @@ def _backward(rule: HijaxRule, n: int, traced: lu.Store) -> Callable[..., list[A
 
 
 def cotangents_of(prim: Any, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-    """The cotangents that the backward rule of a primitive gives for all operands.
-
-    Args:
-      residuals: the residuals from its forward rule, in one or several pytrees.
-    """
+    """The cotangents that the backward rule of a primitive gives for all operands; the residuals of
+    its forward rule are in one or several pytrees."""
     converted = [
         ad_util.Zero(ct.aval) if type(ct) is ad_util.SymbolicZero else ct for ct in cotangents
     ]
@@ -399,11 +387,7 @@ def _leaves(avals: Any) -> list[Any]:
 
 
 def _without_leading(jaxpr: Any, consts: list[Any], n: int) -> tuple[Any, list[Any]]:
-    """A rule's jaxpr without the first ``n`` operands, which rules are not given.
-
-    Raises:
-      JaxmlirError: the rule uses one of them.
-    """
+    """A rule's jaxpr without the first ``n`` operands, which it is not given and must not use."""
     if not n:
         return jaxpr, consts
     jaxpr, m = constvars_as_arguments(jaxpr), len(consts)

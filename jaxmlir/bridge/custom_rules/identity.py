@@ -204,11 +204,8 @@ def _is_plain(cls: type) -> bool:
 
 
 class SerialThunk:
-    """A thunk of a rule that one thread at a time can run.
-
-    Args:
-      lock: held while the rule is traced.
-    """
+    """A thunk of a rule that one thread at a time can run; the lock is held while the rule is
+    traced."""
 
     def __init__(self, rule: Any, lock: AbstractContextManager[Any]):
         self.rule = rule
@@ -220,10 +217,8 @@ class SerialThunk:
 
 
 def innermost(value: Any) -> Any:
-    """A rule without the wrappers around it that do nothing, most of which are JAX's.
-
-    Each trace of a rule that calls its own function adds one, which must not make a new rule.
-    """
+    """A rule without the wrappers around it that do nothing, most of which are JAX's.  Each trace
+    of a rule that calls its own function adds one, which must not make a new rule."""
     while True:
         if isinstance(value, lu.WrappedFun) and not rule_transforms(value):
             value = value.f

@@ -82,12 +82,8 @@ class RuleSource(Protocol):
     def backward(
         self, pending: PendingRules, in_zeros: Mask, ct_zeros: Mask | None
     ) -> Iterator[tuple[str, ir.Attribute]]:
-        """Yields the rule attributes of the custom_lin that is the derivative of a custom_vjp call.
-
-        Args:
-          in_zeros: the zeros that the forward rule was told.
-          ct_zeros: the zeros that the backward rule is told; ``None`` for all that it may meet.
-        """
+        """Yields the rule attributes of the custom_lin that is the derivative of a custom_vjp call,
+        for the zeros that the rules are told; ``None`` for all that the backward rule may meet."""
 
     def numbered_by(self, identity: Identities) -> RuleSource:
         """An equal source, for the table with this identity."""
@@ -152,11 +148,8 @@ def _mark(number: int) -> ir.IntegerAttr:
 
 @dataclass(frozen=True)
 class DerivedSource:
-    """The source of the rules of an op that a transformation has made from another op.
-
-    Attributes:
-      of: the source of the other op's rules.
-    """
+    """The source of the rules of an op that a transformation has made from the op of another
+    source."""
 
     of: RuleSource
 
@@ -239,23 +232,17 @@ class PendingRules:
         op: ir.Operation,
         source: Callable[[collections.Counter[str], bool, Identities], RuleSource],
     ) -> None:
-        """Queues the op of a custom-derivative equation.
-
-        Args:
-          source: makes the source of the rules, given the op's :attr:`place` and the numbering of
-            equal rules.
-        """
+        """Queues the op of a custom-derivative equation.  ``source`` makes the source of the rules,
+        given the op's :attr:`place` and the numbering of equal rules."""
         if self.table is None:
             self.table = UntracedRules()
         self.table.add(op, source(*self.place, self.table.identity))
         self._queue.append(op)
 
     def resume(self, functions: Iterable[Any], table: UntracedRules) -> None:
-        """Queues the marked ops of some functions.
-
-        Ops with marks of another table are left to its owner.  The owner is about to trace them,
-        and led here because a rule exports functions of the program it is written to.
-        """
+        """Queues the marked ops of some functions.  Ops with marks of another table are left to its
+        owner.  The owner is about to trace them, and led here because a rule exports functions of
+        the program it is written to."""
         self.table = table
         self._queue.extend(
             op for op in marked_ops(functions) if is_untraced(op) and table.of(op) is not None
@@ -301,12 +288,9 @@ class PendingRules:
     # -- tracing --
 
     def trace(self, within: Collection[str] | None = None) -> None:
-        """Traces the rules of all queued ops, and of the ops in these rules.
-
-        Args:
-          within: only trace the rules of ops in these functions.  Ops in their rules stay queued,
-            as do ops whose rules are told zeros: these can be traced when the zeros are known.
-        """
+        """Traces the rules of all queued ops (or of those within some functions), and of the ops in
+        these rules.  In the second case, ops in their rules stay queued, as do ops whose rules are
+        told zeros: these can be traced when the zeros are known."""
         if not self._queue:
             return
         self._derived.clear()
@@ -410,11 +394,9 @@ class PendingRules:
         return jaxpr is None or _length(jaxpr) <= SHORT
 
     def alike(self, rule: Any, *kind: Any) -> int | None:
-        """A key for a rule, equal for rules of a kind that would trace alike.
-
-        Rules are only compared if there are several of a kind.  Most rules are the only one for
-        their types, which a key contains anyway.
-        """
+        """A key for a rule, equal for rules of a kind that would trace alike.  Rules are only
+        compared if there are several of a kind: most are the only one for their types, which a key
+        contains anyway."""
         first = self._first.setdefault(kind, rule)
         if first is rule:
             return None
@@ -432,12 +414,8 @@ def _length(jaxpr: Any) -> int:
 
 
 def forward_mode_error(program: Module, op: Any, hint: str, what: str = "op") -> ForwardModeError:
-    """The error for a custom_lin that is not transposed: JAX's message, and the function.
-
-    Args:
-      hint: advice on how to avoid the error.
-      what: follows the op's name in the message.
-    """
+    """The error for a custom_lin that is not transposed: JAX's message, the function, and a
+    hint."""
     table = program.rule_tracing.table
     source = table and table.of(op)
     if source is not None:

@@ -69,11 +69,8 @@ class RuleTracing:
         return self._read_as is not None
 
     def read_as(self, make: Callable[[], Module | None]) -> None:
-        """Replaces the program by an equivalent one as soon as somebody looks at it.
-
-        Args:
-          make: returns the other program, or ``None`` to keep this one.
-        """
+        """Replaces the program by an equivalent one as soon as somebody looks at it.  ``make``
+        returns the other program, or ``None`` to keep this one."""
         self._read_as = make
 
     def forget(self) -> None:
@@ -97,10 +94,8 @@ class RuleTracing:
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
-        """Leaves rules untraced meanwhile, for passes that change and compare ops.
-
-        Ops with equal rules get equal marks, as they would name the same functions if traced.
-        """
+        """Leaves rules untraced meanwhile, for passes that change and compare ops.  Ops with equal
+        rules get equal marks, as they would name the same functions if traced."""
         self.held = True
         # The importer refers to ops that passes may erase.
         self._importer = None
@@ -168,18 +163,14 @@ class RuleTracing:
 
     def tell(self, op: Any, zeros: Mask) -> dict[str, ir.Attribute]:
         """Traces the rule of an op that is told which tangents (for a custom_lin: cotangents) are
-        zero, and returns the attribute that names it or says why there is none.
-
-        Empty for an op whose rule is not told, or that was read from a file with all its rules.
-        """
+        zero, and returns the attribute that names it or says why there is none.  Empty for an op
+        whose rule is not told, or that was read from a file with all its rules."""
         return self._asked(lambda pending: pending.tell(op, zeros)) if self.can_tell(op) else {}
 
     def forward_alone(self, op: Any) -> dict[str, ir.Attribute]:
         """Traces the forward rule of a custom_vjp call without the backward rule, if possible, and
-        returns the attribute that names it.  The op itself is not changed.
-
-        Empty for an op that has its rules, or whose forward rule is made with the backward rule.
-        """
+        returns the attribute that names it.  The op itself is not changed.  Empty for an op that
+        has its rules, or whose forward rule is made with the backward rule."""
         if not (self._is_due(op) and self.table is not None and self.table.of(op) is not None):
             return {}
         return self._asked(lambda pending: pending.forward_alone(op))
@@ -204,11 +195,8 @@ class RuleTracing:
 
     @contextlib.contextmanager
     def _resumed(self, *, every: bool) -> Iterator[None]:
-        """Sets ``_pending`` to the ops that lack rules.
-
-        Args:
-          every: all such ops of the program; else none, for a request for the rules of one op.
-        """
+        """Sets ``_pending`` to all ops of the program that lack rules, or to none, for a request
+        for the rules of one op."""
         self._under_way = True
         try:
             with scope():
@@ -224,11 +212,9 @@ class RuleTracing:
             self.program.reread()
 
     def _tidy(self, before: Mapping[str, func.FuncOp]) -> None:
-        """Drops new functions that duplicate others or that no function reaches, and puts the
-        rest in order.
-
-        During a transformation some functions are half written, so it tidies up when it ends.
-        """
+        """Drops new functions that duplicate others or that no function reaches, and puts the rest
+        in order.  During a transformation some functions are half written, so it tidies up when it
+        ends."""
         after = functions(self.program.module_as_is)
         merge_functions(after, after.keys() - before.keys())
         self.program.reread()

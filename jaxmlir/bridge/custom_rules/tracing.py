@@ -72,10 +72,8 @@ TracedRule = tuple[Any, Sequence[Any], Sequence[bool]]
 
 
 class _Traces(dict[Any, TracedRule]):
-    """Traces that ``jax.clear_caches()`` frees, along with JAX's own traces.
-
-    Otherwise rules would call older traces of functions than the programs they belong to.
-    """
+    """Traces that ``jax.clear_caches()`` frees, along with JAX's own traces: rules must not call
+    older traces of functions than the programs they belong to."""
 
     __hash__ = object.__hash__
     cache_clear = dict.clear
@@ -87,14 +85,9 @@ _are_of_jax: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
 
 def trace_jvp(eqn: Any, in_avals: Sequence[Any], in_zeros: Mask) -> TracedRule:
-    """Traces the rule of a ``custom_jvp_call`` equation, or reuses the trace of a rule of JAX's.
-
-    Dead code is removed, within loops too: a rule that differentiates a function has its primals
-    and tangents in one loop, but may return only some of them.
-
-    Args:
-      in_zeros: which tangents are zero.
-    """
+    """Traces the rule of a ``custom_jvp_call`` equation for some zero tangents, or reuses the trace
+    of a rule of JAX's.  Dead code is removed, within loops too: a rule that differentiates a
+    function has its primals and tangents in one loop, but may return only some of them."""
     thunk = eqn.params["jvp_jaxpr_fun"]
     key = _key(thunk)
     if key is None:
@@ -122,11 +115,7 @@ def _live(traced: TracedRule) -> TracedRule:
 
 
 def _size(jaxpr: Any, known: dict[Any, int]) -> int:
-    """The number of operands and results of a jaxpr's equations, including inner jaxprs.
-
-    Args:
-      known: sizes of jaxprs computed so far.
-    """
+    """The number of operands and results of a jaxpr's equations and of those of inner jaxprs."""
     if jaxpr not in known:
         known[jaxpr] = sum(
             len(eqn.invars)
@@ -224,13 +213,9 @@ def _trace_jvp_rule(eqn: Any, pending: PendingRules) -> Iterator[tuple[str, ir.A
 
 
 def _taken_for_zero(eqn: Any, thunk: Any, in_avals: Sequence[Any], own: int = 0) -> Mask:
-    """The tangents that a rule takes for zero whatever it is told.
-
-    For an exported rule these are known; for others it is not known yet which values they read.
-
-    Args:
-      own: how many constants the function itself closes over; their tangents are taken for zero.
-    """
+    """The tangents that a rule takes for zero whatever it is told, including those of the
+    function's ``own`` constants.  It is not known yet which values a rule that is not exported
+    reads."""
     exported = getattr(thunk.f, "taken_for_zero", None)
     if exported:
         return exported()
@@ -257,10 +242,8 @@ def _check_closed_over(read: Iterable[bool], in_zeros: Iterable[bool]) -> None:
 
 
 def _check_count(count: int, eqn: Any) -> None:
-    """Raises an error if a rule gives another number of results than its function.
-
-    JAX's ``checkify`` adds results to a function, but not to its rule.
-    """
+    """Raises an error if a rule gives another number of results than its function.  JAX's
+    ``checkify`` adds results to a function, but not to its rule."""
     if count != len(eqn.outvars):
         raise JaxmlirError(
             f"expected the rule to give {len(eqn.outvars)} results, as the function does, got "
@@ -269,10 +252,8 @@ def _check_count(count: int, eqn: Any) -> None:
 
 
 def _check_types(what: str, wanted: Sequence[Any], given: Sequence[Any]) -> None:
-    """Raises an error if a rule gives values of other types than its function does.
-
-    JAX's ``vmap`` batches a function and its rule separately, and never compares them.
-    """
+    """Raises an error if a rule gives values of other types than its function does.  JAX's ``vmap``
+    batches the two separately, and never compares them."""
     for i, (want, have) in enumerate(zip(wanted, given, strict=False)):
         if core.typematch(want, have.aval):
             continue
@@ -291,13 +272,9 @@ def _check_types(what: str, wanted: Sequence[Any], given: Sequence[Any]) -> None
 
 
 def _zeros(tangible: Sequence[bool], few: bool = True) -> Iterator[Mask]:
-    """The masks of zero (co)tangents that a rule may meet, except all zero or none zero.
-
-    Args:
-      tangible: which may be nonzero; those of integers may not.
-      few: yield all combinations if at most ``MAX_COMBINED`` may be nonzero; otherwise either all
-        of these are nonzero, or only one.
-    """
+    """The masks of zero (co)tangents that a rule may meet, except all zero or none zero.  More than
+    ``MAX_COMBINED`` tangible ones, or if not ``few``, are not combined: all are nonzero, or only
+    one."""
     may = [i for i, t in enumerate(tangible) if t]
     counts = {len(may), *([1] if len(may) <= MAX_ALONE else [])}
     if few and len(may) <= MAX_COMBINED:
@@ -469,7 +446,7 @@ class _VjpRules:
         return jaxpr, consts, about
 
     def _read_by_bwd(self, fwd: tuple[Any, Sequence[Any], dict[str, Any]]) -> Sequence[bool]:
-        """Which of the values that it may close over the backward rule reads: all, if it cannot be
+        """Which of the values that it may close over the backward rule reads; all if it cannot be
         traced."""
         if not self.num_passed:
             return [False] * self.fixed
@@ -496,11 +473,8 @@ class _VjpRules:
         return self.choosy and not self.pending.in_rule and all(map(self.pending.is_short, rules))
 
     def with_zeros(self, fwd: ir.Attribute | None) -> Iterator[list[ir.Attribute]]:
-        """The forward rules that are told which tangents are zero, each with its backward rules.
-
-        Args:
-          fwd: the forward rule that is told of no zeros.
-        """
+        """The forward rules that are told which tangents are zero, each with its backward rules;
+        ``fwd`` is told of no zeros."""
         families = [] if fwd is None else [(None, [fwd])]
         for in_zeros in _zeros(self.tangible):
             # If only tangents that cannot exist are zero, there is nothing new to tell.
@@ -565,19 +539,11 @@ def _of_lin(item: tuple[str, ir.Attribute]) -> tuple[str, ir.Attribute]:
 def _call_fwd(
     call: Callable[[Sequence[bool]], Any], tangible: Mask, choosy: bool
 ) -> tuple[Mask, Any]:
-    """Traces a forward rule for all possible tangents, or for as many as it accepts.
-
-    A rule with ``symbolic_zeros`` (``choosy``) may insist that some tangents are zero, as
-    equinox's do for values that were not meant to be differentiated.  The rule does not say which;
-    it fails.  Then the set of tangents is halved, and each half is tried.  So finding ``k`` of
-    ``n`` takes about ``2 k log2(n / k)`` calls, most of which fail at once.
-
-    Args:
-      call: calls the rule.
-
-    Returns:
-      the tangents that it accepts, and what the rule returned for them.
-    """
+    """The tangents that a forward rule accepts, all if possible, and what it returned for them.  A
+    rule with ``symbolic_zeros`` (``choosy``) may insist that some tangents are zero, as equinox's
+    do for values that were not meant to be differentiated.  The rule does not say which; it fails.
+    Then the set of tangents is halved, and each half is tried.  So finding ``k`` of ``n`` takes
+    about ``2 k log2(n / k)`` calls, most of which fail at once."""
     taken = [False] * len(tangible)
 
     def extend(more: Sequence[int]) -> None:
@@ -642,12 +608,8 @@ def _trace_bwd(
     ct_zeros: Sequence[bool],
     known: dict[int, Any],
 ) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-    """A backward rule as a jaxpr ``(*residuals, *cotangents) -> (*cotangents)``, without zeros.
-
-    Args:
-      ct_zeros: which cotangents are zero, and so are no arguments; empty if none is.
-      known: residuals with the same value in every call, by index.
-    """
+    """A backward rule as a jaxpr ``(*residuals, *cotangents) -> (*cotangents)``, without the zero
+    cotangents.  Some residuals are known: they have the same value in every call."""
     zeros: list[bool] = []
     ct_zeros = ct_zeros or (False,) * len(cotangents)
 
@@ -683,10 +645,8 @@ TELLERS: dict[str, Callable[[Any, PendingRules], ZeroAwareRule]] = {
 
 @dataclass(frozen=True, eq=False)
 class EquationSource:
-    """The rules of an imported op, given by its equation.
-
-    A :class:`jaxmlir.bridge.custom_rules.pending.RuleSource`.
-    """
+    """The rules of an imported op, given by its equation.  A
+    :class:`jaxmlir.bridge.custom_rules.pending.RuleSource`."""
 
     eqn: Any
     within: Counter[str]

@@ -37,11 +37,7 @@ STATE = family(
         "has_mask: bool = absent, add: bool = absent, compress: bool = absent",
     ),
     op(
-        "addupdate",
-        None,
-        0,
-        "Adds to ref[indices]; operands (ref, value, *indices).",
-        "tree: tree",
+        "addupdate", None, 0, "Adds to ref[indices]; operands (ref, value, *indices).", "tree: tree"
     ),
     unary(
         "accum_grad_in_ref", "The operand; its gradient is accumulated in a reference.", linear=(0,)
@@ -154,11 +150,7 @@ EFFECTS = family(
         "Uses the operand, so that it is not dead.",
         "prevent_mlir_dce: bool = false",
     ),
-    binary(
-        "tie",
-        "The second operand, made to depend on the first.",
-        inverse="y = z",
-    ),
+    binary("tie", "The second operand, made to depend on the first.", inverse="y = z"),
     traits=(Trait.IMPURE,),
     inverse="not invertible: a side effect is not undone",
     distinct="its place in the program matters",

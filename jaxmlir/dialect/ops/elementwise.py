@@ -91,19 +91,13 @@ ELEMENTWISE = family(
     binary(
         "max",
         "The larger of x and y; NaN if either is NaN.",
-        folds=(
-            "max(x, x) = x",
-            "max(x, -inf) = x if float",
-        ),
+        folds=("max(x, x) = x", "max(x, -inf) = x if float"),
         inverse="not invertible: the smaller operand is lost",
     ),
     binary(
         "min",
         "The smaller of x and y; NaN if either is NaN.",
-        folds=(
-            "min(x, x) = x",
-            "min(x, inf) = x if float",
-        ),
+        folds=("min(x, x) = x", "min(x, inf) = x if float"),
         inverse="not invertible: the larger operand is lost",
     ),
     op(
@@ -118,10 +112,7 @@ ELEMENTWISE = family(
         "Negation, -x.",
         linear=(0,),
         inverse="neg",
-        folds=(
-            "neg(neg(x)) = x",
-            "neg(sub(x, y)) = sub(y, x) if integer or fast-math",
-        ),
+        folds=("neg(neg(x)) = x", "neg(sub(x, y)) = sub(y, x) if integer or fast-math"),
     ),
     unary(
         "abs",
@@ -160,10 +151,7 @@ ELEMENTWISE = family(
         "integer_pow",
         "Power with a static integer exponent, x ** y.",
         "y: int",
-        folds=(
-            "integer_pow[y=1](x) = x",
-            "integer_pow[y=2](x) = square(x) if integer or float",
-        ),
+        folds=("integer_pow[y=1](x) = x", "integer_pow[y=2](x) = square(x) if integer or float"),
         inverse="the y-th root",
         domain="x >= 0 where y is even",
     ),
@@ -183,19 +171,13 @@ ELEMENTWISE = family(
         "floor",
         "The largest integer <= x.",
         inverse="not invertible: floor is many-to-one",
-        folds=(
-            "floor(floor(x)) = floor(x)",
-            "floor(ceil(x)) = ceil(x)",
-        ),
+        folds=("floor(floor(x)) = floor(x)", "floor(ceil(x)) = ceil(x)"),
     ),
     unary(
         "ceil",
         "The smallest integer >= x.",
         inverse="not invertible: ceil is many-to-one",
-        folds=(
-            "ceil(ceil(x)) = ceil(x)",
-            "ceil(floor(x)) = floor(x)",
-        ),
+        folds=("ceil(ceil(x)) = ceil(x)", "ceil(floor(x)) = floor(x)"),
     ),
     unary(
         "round",
@@ -342,33 +324,21 @@ BITWISE = family(
         "and",
         "Bitwise and, x & y.",
         traits=(Trait.COMMUTATIVE,),
-        folds=(
-            "and(x, x) = x",
-            "and(x, 0) = 0",
-            "and(x, ~0) = x",
-        ),
+        folds=("and(x, x) = x", "and(x, 0) = 0", "and(x, ~0) = x"),
         inverse="not invertible: 0 & y is 0 for all y",
     ),
     binary(
         "or",
         "Bitwise or, x | y.",
         traits=(Trait.COMMUTATIVE,),
-        folds=(
-            "or(x, x) = x",
-            "or(x, 0) = x",
-            "or(x, ~0) = ~0",
-        ),
+        folds=("or(x, x) = x", "or(x, 0) = x", "or(x, ~0) = ~0"),
         inverse="not invertible: x | y is all ones for many x",
     ),
     binary(
         "xor",
         "Bitwise exclusive or, x ^ y.",
         traits=(Trait.COMMUTATIVE,),
-        folds=(
-            "xor(x, x) = 0",
-            "xor(x, 0) = x",
-            "xor(x, ~0) = not(x)",
-        ),
+        folds=("xor(x, x) = 0", "xor(x, 0) = x", "xor(x, ~0) = not(x)"),
         inverse="x = z ^ y, y = z ^ x",
     ),
     binary(
@@ -409,19 +379,13 @@ COMPARISON = family(
         "eq",
         "x == y; false where either is NaN.",
         traits=(Trait.COMMUTATIVE,),
-        folds=(
-            "eq(x, x) = ~0 if integer or boolean or fast-math",
-            "eq(x, ~0) = x if boolean",
-        ),
+        folds=("eq(x, x) = ~0 if integer or boolean or fast-math", "eq(x, ~0) = x if boolean"),
     ),
     binary(
         "ne",
         "x != y; true where either is NaN.",
         traits=(Trait.COMMUTATIVE,),
-        folds=(
-            "ne(x, x) = 0 if integer or boolean or fast-math",
-            "ne(x, 0) = x if boolean",
-        ),
+        folds=("ne(x, x) = 0 if integer or boolean or fast-math", "ne(x, 0) = x if boolean"),
     ),
     binary("lt", "x < y.", folds=("lt(x, x) = 0 if integer or boolean or fast-math",)),
     binary("le", "x <= y.", folds=("le(x, x) = ~0 if integer or boolean or fast-math",)),
@@ -505,9 +469,6 @@ SPECIAL = family(
         inverse="not invertible: it rises and falls on x > 0",
     ),
     binary("zeta", "Hurwitz zeta function, the sum over k >= 0 of (k + q) ** -x; operands (x, q)."),
-    traits=(
-        Trait.ELEMENTWISE,
-        Trait.TRANSCENDENTAL,
-    ),
+    traits=(Trait.ELEMENTWISE, Trait.TRANSCENDENTAL),
     inverse="no rule: the inverse is not an elementary function",
 )

@@ -23,12 +23,8 @@ _RNN = (
 def _attention(
     direction: str, summary: str, attributes: str, inside: str = "", outside: str = ""
 ) -> tuple[Op, ...]:
-    """The cuDNN call, and the wrapper around it that is batched and partitioned.
-
-    Args:
-      inside: attributes of only the call.
-      outside: attributes of only the wrapper.
-    """
+    """The cuDNN call, with attributes ``inside``, and the wrapper around it that is batched and
+    partitioned, with attributes ``outside``."""
     name, wrapped = f"dot_product_attention_{direction}", f"{summary}, batched and partitioned."
     return (
         variadic(name, f"{summary} by cuDNN.", attributes, inside),

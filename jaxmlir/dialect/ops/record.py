@@ -226,12 +226,7 @@ class Family(NamedTuple):
 
 
 def group(*records: Op, traits: tuple[Trait, ...] = (), **common: Any) -> tuple[Op, ...]:
-    """Records that share some facts.
-
-    Args:
-      traits: traits of all records, in addition to their own.
-      common: values for the fields that a record leaves empty.
-    """
+    """Records that share some traits, besides their own, and some fields that they leave empty."""
     return tuple(
         r._replace(
             traits=(*traits, *r.traits),

@@ -51,8 +51,8 @@ from jaxmlir.optimize.loops.scan_editor import (
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import visit_functions
-from jaxmlir.transforms.edit import before_return
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
+from jaxmlir.transforms.new_function import before_return
 from jaxmlir.transforms.templates import Rules
 
 # -- Views: arrays whose elements are elements of another array --

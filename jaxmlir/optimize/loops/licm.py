@@ -68,9 +68,8 @@ from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.rewriting.driver import visit_functions
 from jaxmlir.support.lazy import memoized
 from jaxmlir.support.masks import Mask, chosen
-from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.higher_order.loops import ScanOp, WhileOp
-from jaxmlir.transforms.new_function import NewFunction
+from jaxmlir.transforms.new_function import NewFunction, set_arguments
 from jaxmlir.transforms.templates import Rules
 
 # -- Which invariant ops of a function are moved out of it --

@@ -30,9 +30,8 @@ from jaxmlir.dialect.effect_attributes import effects_of, is_lasting
 from jaxmlir.dialect.ir import body_of, func, ir, is_private
 from jaxmlir.dialect.module import Module
 from jaxmlir.support.masks import split
-from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.higher_order.loops import ScanOp
-from jaxmlir.transforms.new_function import copy_function
+from jaxmlir.transforms.new_function import copy_function, set_arguments
 from jaxmlir.transforms.templates import Rules
 
 

@@ -75,8 +75,8 @@ from jaxmlir.optimize.vectorize.stacking import added, total_of
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import visit_functions
-from jaxmlir.transforms.edit import before_return
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN
+from jaxmlir.transforms.new_function import before_return
 from jaxmlir.transforms.templates import Rules
 
 # A sum of fewer bytes stays in the loop, because it is in cache.  Gradients of h' = tanh(h w + x),

@@ -38,8 +38,8 @@ from jaxmlir.passes.base import Pass
 from jaxmlir.passes.levels import COMPILERS, NEEDED_OPS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import replace, visit_functions
-from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.higher_order.loops import WhileOp
+from jaxmlir.transforms.new_function import set_arguments
 from jaxmlir.transforms.templates import Rules
 
 

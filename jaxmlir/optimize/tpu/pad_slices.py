@@ -45,9 +45,9 @@ from jax import lax
 
 from jaxmlir import toolbox
 from jaxmlir._compat import dtypes
+from jaxmlir.analysis.arithmetic import additive_identity
 from jaxmlir.analysis.function_view import OpView, number_of, ops_of
 from jaxmlir.analysis.fusion import FUSIBLE
-from jaxmlir.analysis.monoids import additive_identity
 from jaxmlir.analysis.op_counts import elements, is_plain_array, is_plain_op
 from jaxmlir.dialect.builder import converted
 from jaxmlir.dialect.ir import func, ir

@@ -34,8 +34,8 @@ import numpy as np
 from jax import lax
 
 from jaxmlir import toolbox
+from jaxmlir.analysis.arithmetic import additive_identity
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.analysis.monoids import additive_identity
 from jaxmlir.analysis.op_counts import ADDITIONS, can_be_summed, is_plain_array, is_plain_signature
 from jaxmlir.dialect.builder import build, converted, is_used, overwrites, window_sizes
 from jaxmlir.dialect.ir import ir

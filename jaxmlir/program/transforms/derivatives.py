@@ -12,9 +12,9 @@ from jaxmlir._compat import core
 from jaxmlir.analysis.liveness import liveness_of, whole
 from jaxmlir.dialect.builder import reachable, returned, set_results, zeros
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import at_public
 from jaxmlir.dialect.types import aval_of, cotangent_type, tangent_type_of, type_of
 from jaxmlir.errors import ArgumentError, JaxmlirError
-from jaxmlir.passes.options import at_public
 from jaxmlir.program import arguments
 from jaxmlir.program.specialize import sizes_missing_in
 from jaxmlir.program.transforms.ends import (
@@ -29,11 +29,9 @@ from jaxmlir.program.transforms.ends import (
 from jaxmlir.support.options import integer
 from jaxmlir.transforms.jvp import active_arguments
 from jaxmlir.transforms.jvp import jvp as jvp_function
-from jaxmlir.transforms.linearize import LinearizedFunctions
 from jaxmlir.transforms.linearize import linearize as linearize_function
-from jaxmlir.transforms.new_function import adapt
+from jaxmlir.transforms.new_function import SplitFunction, adapt
 from jaxmlir.transforms.templates import Rules
-from jaxmlir.transforms.vjp import Pullback
 from jaxmlir.transforms.vjp import grad as grad_function
 from jaxmlir.transforms.vjp import vjp as vjp_function
 
@@ -94,12 +92,12 @@ def linearize(
         active = active_arguments(result, symbol, ())
         halves = linearize_function(rules, symbol, active)
         if custom_vjp_forward == "transpose":
-            _expand_custom_lin(rules, halves.lin)
+            _expand_custom_lin(rules, halves.second)
         inputs, outputs = function.type.inputs, function.type.results
         tangents = list(zip(map(tangent_type_of, inputs), active, strict=True))
-        results = list(zip(map(tangent_type_of, outputs), halves.active_out, strict=True))
+        results = list(zip(map(tangent_type_of, outputs), halves.pattern, strict=True))
     trees = args_tree.children(), out_tree
-    return _pair(program, rules, halves, halves.lin, f"{symbol}.lin", tangents, results, *trees)
+    return _pair(program, rules, halves, f"{symbol}.lin", tangents, results, *trees)
 
 
 def vjp(
@@ -113,38 +111,31 @@ def vjp(
         active = active_arguments(result, symbol, ())
         halves = vjp_function(rules, symbol, active)
         inputs, outputs = function.type.inputs, function.type.results
-        cotangents = list(zip(map(cotangent_type, outputs), halves.active_out, strict=True))
+        cotangents = list(zip(map(cotangent_type, outputs), halves.pattern, strict=True))
         results = list(zip(map(cotangent_type, inputs), active, strict=True))
     trees = [out_tree], args_tree
-    return _pair(program, rules, halves, halves.bwd, f"{symbol}.bwd", cotangents, results, *trees)
+    return _pair(program, rules, halves, f"{symbol}.bwd", cotangents, results, *trees)
 
 
 def _pair(
     program: Program,
     rules: Rules,
-    halves: LinearizedFunctions | Pullback,
-    linear: str,
+    halves: SplitFunction,
     name: str,
     operands: Sequence[tuple[ir.Type, bool]],
     results: Sequence[tuple[ir.Type, bool]],
     in_trees: Sequence[Any],
     out_tree: Any,
 ) -> tuple[Program, Program]:
-    """Two programs: ``(*args) -> (result, residuals)``, and ``name``, which is
-    ``(residuals, *operands) -> results``.
-
-    Args:
-      linear: the symbol of a function of the residuals and of the operands that matter.
-      operands: the type of each operand, and whether ``@linear`` takes it.
-      results: the type of each result, and whether ``@linear`` returns it; the others are zero.
-      in_trees: the pytree of each operand of the second program.
-    """
+    """Two programs: ``(*args) -> (result, residuals)``, and ``name``, which is ``(residuals,
+    *operands) -> results``.  The second half takes some of the operands and gives some of the
+    results, as the flags say; the other results are zero."""
     with scope():
-        inputs = list(rules.program.function(linear).type.inputs)
+        inputs = list(rules.program.function(halves.second).type.inputs)
         residuals = [(t, True) for t in inputs[: halves.num_residuals]]
         fwd, sizes = _with_sizes(program, rules, halves, [*residuals, *operands])
         residuals += [(t, False) for t in sizes]
-        adapted = adapt(rules, linear, name, [*residuals, *operands], results)
+        adapted = adapt(rules, halves.second, name, [*residuals, *operands], results)
         rules.program.changed()
         of_first = reachable(rules.program.functions, fwd)
     residual_tree = jax.tree.structure((0,) * len(residuals))
@@ -160,20 +151,18 @@ def _pair(
 def _with_sizes(
     program: Program,
     rules: Rules,
-    halves: LinearizedFunctions | Pullback,
+    halves: SplitFunction,
     operands: Sequence[tuple[ir.Type, bool]],
 ) -> tuple[str, list[ir.Type]]:
-    """``@halves.fwd``, with a further residual for symbolic sizes if one is needed, and its type.
-
+    """``@halves.first``, with a further residual for symbolic sizes if one is needed, and its type.
     The other half finds symbolic sizes in its operands' shapes.  Some shapes do not determine them,
-    such as ``f32[a * b]``.  Then the residual is an array without elements whose shape does.
-    """
+    such as ``f32[a * b]``.  Then the residual is an array without elements whose shape does."""
     missing = sizes_missing_in([aval_of(type_) for type_, _ in operands], program)
     if missing is None:
-        return halves.fwd, []
-    type_, sizes = rules.program.function(halves.fwd).type, type_of(missing)
+        return halves.first, []
+    type_, sizes = rules.program.function(halves.first).type, type_of(missing)
     taken, given = ([(t, True) for t in side] for side in (type_.inputs, type_.results))
-    fwd = adapt(rules, halves.fwd, f"{program.name}.fwd", taken, [*given, (sizes, False)])
+    fwd = adapt(rules, halves.first, f"{program.name}.fwd", taken, [*given, (sizes, False)])
     num_residuals = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), halves.num_residuals + 1)
     rules.program.function(fwd).attributes["jaxpr.num_res"] = num_residuals
     return fwd, [sizes]
@@ -237,11 +226,7 @@ def grad(
 
 
 def _value_and_aux(program: Program) -> list[Any]:
-    """The pytrees of the two elements of the pair that a program returns.
-
-    Raises:
-      TransformError: it returns something else.
-    """
+    """The pytrees of the two elements of the pair that a program returns."""
     tree = program.out_tree
     if not _is_pair(tree):
         raise at_public(

@@ -16,10 +16,10 @@ from jaxmlir.dialect.ir import is_private, scope
 from jaxmlir.errors import ArgumentError, count
 from jaxmlir.rewriting.dedupe import dedupe_functions, rename_functions, short_name
 from jaxmlir.support.options import integer
-from jaxmlir.transforms.checkpoint_while import checkpoint_while
 from jaxmlir.transforms.discharge_refs import discharge_refs
+from jaxmlir.transforms.linearize import checkpoint_while
+from jaxmlir.transforms.retyping import infer_weak_types
 from jaxmlir.transforms.templates import Rules
-from jaxmlir.transforms.weak_types import infer_weak_types
 
 if TYPE_CHECKING:
     from jaxmlir.program.program import Program
@@ -61,11 +61,8 @@ def finish(
     name: str | None = None,
     arg_names: Sequence[str] = (),
 ) -> Program:
-    """Makes ``@symbol`` the program's public function, under ``name`` where that is free.
-
-    Args:
-      arg_names: the names of the flat arguments, if they have names.
-    """
+    """Makes ``@symbol``, whose flat arguments may have names, the program's public function, under
+    ``name`` where that is free."""
     with scope():
         program.changed()
         uses = SymbolUses(program)
@@ -105,11 +102,8 @@ def _short_names(program: Program) -> dict[str, str]:
 
 
 def args_tree_of(program: Program, what: str) -> Any:
-    """The pytree of the positional arguments of a program without keyword arguments.
-
-    Raises:
-      ArgumentError: it has some; ``what`` is the transformation that does not support them.
-    """
+    """The pytree of the positional arguments of a program; an :class:`ArgumentError` if it has
+    keyword arguments, which ``what`` does not support."""
     args, kwargs = program.in_tree.children()
     if kwargs.num_leaves:
         raise ArgumentError(
@@ -131,11 +125,8 @@ def arguments_of(*trees: Any) -> Any:
 def positions_of(
     argnums: int | Sequence[int], args_tree: Any, option: str = "argnums"
 ) -> list[int]:
-    """The positional arguments that an option names, counted from 0.
-
-    Raises:
-      ArgumentError: it names an argument that does not exist, or one twice.
-    """
+    """The positional arguments that an option names, counted from 0; an :class:`ArgumentError` if
+    it names an argument that does not exist, or one twice."""
     n = len(args_tree.children())
     positions = []
     for i in _integers(argnums):
@@ -170,14 +161,8 @@ def to_differentiate(argnums: int | Sequence[int], args_tree: Any) -> list[int]:
 
 
 def argnum_leaves(program: Program, argnums: int | Sequence[int], real_for: str = "") -> list[int]:
-    """The flat arguments that a program is differentiated in, which ``argnums`` names.
-
-    Args:
-      real_for: the transformation that takes derivatives in real numbers only, if one does.
-
-    Raises:
-      ArgumentError: there is none, or one is not of real numbers.
-    """
+    """The flat arguments that a program is differentiated in, which ``argnums`` names, at least
+    one; of real numbers if the transformation ``real_for`` takes derivatives in these only."""
     args_tree = program.in_tree.children()[0]
     leaves = leaves_of(args_tree, to_differentiate(argnums, args_tree))
     for aval in (program.in_avals[i] for i in leaves if real_for):

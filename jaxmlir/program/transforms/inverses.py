@@ -33,7 +33,7 @@ def inverse(
 ) -> Program:
     """The program of :meth:`Program.inverse`; with ``log_det``, of ``inverse_and_log_det``."""
     # Imported here: there are many rules of inversion, and most programs are never inverted.
-    from jaxmlir.transforms.inverse import inverse as inverse_function
+    from jaxmlir.transforms.inverses.invert import inverse as inverse_function
 
     args_tree, unknown, given = _question(program, "inverse", argnums, known)
     children = args_tree.children()
@@ -53,7 +53,7 @@ def forward_and_log_det(
     program: Program, argnums: Argnums, known: Argnums, newton: bool
 ) -> Program:
     """The program that :meth:`Program.forward_and_log_det` returns."""
-    from jaxmlir.transforms.inverse import forward_and_log_det as forward_function
+    from jaxmlir.transforms.inverses.invert import forward_and_log_det as forward_function
 
     args_tree, unknown, given = _question(program, "forward_and_log_det", argnums, known)
     result, rules, symbol = start(program, custom_rules="all")

@@ -6,7 +6,7 @@ Laplacian ``L``.  An op ``y = f(x)`` propagates both (Li et al. 2024, "forward L
     J_y = f'(x) J_x        L_y = f'(x) L_x + sum_k f''(x)[J_x[k], J_x[k]]
 
 A linear op has no such sum.  For most values, only the derivatives in the inputs that an element
-depends on are stored (:mod:`jaxmlir.sparse.slots`).  Four kinds of ops have formulas of their own:
+depends on are stored (:mod:`jaxmlir.sparse.slots`).  Five kinds of ops have formulas of their own:
 
 - *Elementwise* ops on values whose derivatives are multiples of one array: the derivatives of the
   result are, too, ``J_y = c J``, and the sum is ``f'' c_x^2 sum_k J[k]^2``.  So a chain of such
@@ -17,8 +17,13 @@ depends on are stored (:mod:`jaxmlir.sparse.slots`).  Four kinds of ops have for
   ``L_x``: ``A L_x = L_b - L_A x - 2 sum_k J_A[k] J_x[k]``.
 - *Custom rules*: a rule ``t_y = R(x, t)`` is itself a program.  ``J_y = R(x, J)``, and
   ``L_y = R(x, L) + sum_k dR/dx(x, J[k]) J[k]`` is half the Laplacian of ``R`` at ``t = 0``, where
-  ``t`` has the derivatives ``J`` and the Laplacian ``2 L``.  ``slogdet`` and ``det`` have explicit
-  formulas instead (:mod:`~jaxmlir.program.transforms.determinants`).
+  ``t`` has the derivatives ``J`` and the Laplacian ``2 L``.
+- *Determinants*: let ``B = A^-1``.  ``log|det A|`` has the derivatives ``tr(B J[k])`` and the
+  Laplacian ``tr(B L) - sum_k tr(B J[k] B J[k])``.  In most wave functions an input occurs in one
+  row of ``A`` only.  Then ``tr(B J[k] B J[k])`` is the square of ``tr(B J[k])``, and no product
+  with the whole of ``B`` is needed.  ``det A`` is linear in each row, so in this case, with the
+  cofactors ``C``, it has derivatives ``tr(C^T J[k])`` and the Laplacian ``tr(C^T L)``, even if
+  ``A`` has no inverse.
 
 Any other op with functions, e.g. a loop, is one op ``f``, differentiated by its own rules.
 """
@@ -38,13 +43,17 @@ import numpy as np
 
 from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.pointwise import ELEMENTWISE
+from jaxmlir.caching import kept_for_settings, setting
 from jaxmlir.dialect import custom_rule_ops
+from jaxmlir.dialect.builder import named_ops
+from jaxmlir.dialect.ir import scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import CALLEES, OPS
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.interpret.interpreter import Frame, Interpreter, Node
-from jaxmlir.program.transforms import determinants
 from jaxmlir.program.transforms.derivatives import composed
 from jaxmlir.program.transforms.ends import argnum_leaves
+from jaxmlir.rewriting.dedupe import structure_of
 from jaxmlir.sparse import slots
 from jaxmlir.sparse.movement import VALUES
 from jaxmlir.support.masks import filled
@@ -52,6 +61,7 @@ from jaxmlir.toolbox import emit, rewrite_ops
 
 if TYPE_CHECKING:
     from jaxmlir.program.program import Program
+
 
 # Gathering one element costs as much as this many multiplications of a matrix product.
 _TAKEN = 16
@@ -77,11 +87,9 @@ def laplacian(program: Program, argnums: int | Sequence[int]) -> Program:
 
 
 def _by_inverse(program: Program, op: OpView) -> Any:
-    """Computes a triangular solve with many right-hand sides by a product with the inverse.
-
-    There is one right-hand side per input.  BLAS would run such a solve of a small matrix on
-    several threads, which takes up to a hundred times as long as the arithmetic.
-    """
+    """Computes a triangular solve with many right-hand sides by a product with the inverse.  There
+    is one right-hand side per input.  BLAS would run such a solve of a small matrix on several
+    threads, which takes up to a hundred times as long as the arithmetic."""
     (*_, size), sides = (aval_of(x.type).shape for x in op.operands)
     if sides[-1 if op.get("left_side") else -2] < _MANY_SIDES * size:
         return None
@@ -182,11 +190,7 @@ def _laplacian_of(x: _LaplacianValue) -> Any:
 
 
 class _ForwardLaplacian(Interpreter):
-    """Evaluates a program on values with their derivatives.
-
-    Args:
-      inputs: the number of inputs, i.e. of elements to differentiate in.
-    """
+    """Evaluates a program on values with their derivatives in ``inputs`` elements."""
 
     def __init__(self, program: Program, inputs: int):
         super().__init__(program)
@@ -250,10 +254,8 @@ class _ForwardLaplacian(Interpreter):
     def _elementwise(
         self, node: Node, operands: list[_LaplacianValue], depending: list[int]
     ) -> _LaplacianValue:
-        """The result of an elementwise op on values of one shape and type.
-
-        Its Jacobian is a sum over the bases of the operands: the base times a coefficient.
-        """
+        """The result of an elementwise op on values of one shape and type.  Its Jacobian is a sum
+        over the bases of the operands: the base times a coefficient."""
         varying = [operands[i] for i in depending]
         xs = [x.value for x in varying]
         function = self._function(node, [x.value for x in operands], depending)
@@ -364,12 +366,10 @@ class _ForwardLaplacian(Interpreter):
         return [_with_derivatives(by_u.value, jacobian, laplacian, first=first)]
 
     def _crossed(self, node: Node, u: _LaplacianValue, v: _LaplacianValue) -> Any:
-        """The sum of ``du dv`` over all inputs.
-
-        If the elements of one factor depend on few inputs, the derivatives of the other factor in
-        these inputs are gathered, for each element.  So a factor that is a matrix of inputs is not
-        expanded to one matrix per input, which would be zero but for one element.
-        """
+        """The sum of ``du dv`` over all inputs.  If the elements of one factor depend on few
+        inputs, the derivatives of the other factor in these inputs are gathered, for each element.
+        So a factor that is a matrix of inputs is not expanded to one matrix per input, which would
+        be zero but for one element."""
         contracting, batch = node.get("dimension_numbers")
         dtype = node.avals()[0].dtype
         options = {"precision": node.get("precision"), "preferred_element_type": dtype}
@@ -454,22 +454,20 @@ class _ForwardLaplacian(Interpreter):
     ) -> list[_LaplacianValue] | None:
         """The results of ``slogdet``, and of ``det`` where each input is in one row (or column) of
         the matrix; ``None`` otherwise."""
-        name, (x, *_) = determinants.determinant_of(self.program, node), operands
+        name, (x, *_) = _determinant_of(self.program, node), operands
         if name is None:
             return None
         bind, sign = node.bind(self.program), []
         if name == "slogdet":
             *sign, value = bind(x.value)
-            derivatives = determinants.log_det(
-                x.value, x.jacobian, x.laplacian, x.layout, self.inputs
-            )
+            derivatives = _log_det(x.value, x.jacobian, x.laplacian, x.layout, self.inputs)
         else:
-            by_line = determinants.lines(x.layout, x.value.shape)
+            by_line = _lines(x.layout, x.value.shape)
             if by_line is None:
                 return None
             (value,), pull = jax.vjp(bind, x.value)
             (cofactors,) = pull([jnp.ones_like(value)])
-            derivatives = determinants.det(cofactors, x.jacobian, x.laplacian, by_line, self.inputs)
+            derivatives = _det(cofactors, x.jacobian, x.laplacian, by_line, self.inputs)
         jacobian, laplacian = derivatives[0], None if x.first else derivatives[1]
         result = _with_derivatives(value, jacobian, laplacian, first=x.first)
         return [*map(_LaplacianValue, sign), result]
@@ -507,11 +505,8 @@ class _ForwardLaplacian(Interpreter):
 
 
 def _pays(x: _LaplacianValue, y: _LaplacianValue, free: int, inputs: int) -> bool:
-    """Whether gathering derivatives of ``y`` for elements of ``x`` beats products with zeros.
-
-    Args:
-      free: how many elements of ``y`` each element of ``x`` is multiplied with.
-    """
+    """Whether gathering derivatives of ``y`` for elements of ``x``, each of which is multiplied
+    with ``free`` elements of ``y``, beats products with zeros."""
     count = len(x.layout)
     held = inputs * max(x.value.size, y.value.size)
     return _TAKEN * count <= inputs and 0 < count * x.value.size * free <= held
@@ -570,3 +565,114 @@ def _has_derivative(x: Any) -> bool:
 
 
 _PLAIN_CALLS = CALLEES.keys() - custom_rule_ops.OPS - {"jaxpr.custom_vmap_call"}
+
+
+_RULE = "jaxpr.custom_jvp_call_jaxpr"
+
+
+def _determinant_of(program: Module, node: Node) -> str | None:
+    """``"slogdet"`` or ``"det"`` where a custom JVP op is that of :mod:`jax.numpy.linalg` on real
+    matrices: its function and its rule equal, op by op, those that JAX traces here."""
+    with scope():
+        avals = [aval_of(x.type) for x in node.op.operands]
+        name = {1: "det", 2: "slogdet"}.get(len(node.results))
+        if len(avals) != 1 or name is None:
+            return None
+        (aval,) = avals
+        is_real = jax.dtypes.issubdtype(aval.dtype, np.floating)
+        if not is_real or len(aval.shape) < 2 or aval.shape[-1] != aval.shape[-2]:
+            return None
+        structure = _structure(program, node.op)
+        by_jax = _structures_by_jax(name, aval.shape, aval.dtype)
+        return name if structure is not None and structure in by_jax else None
+
+
+_by_jax = kept_for_settings()
+
+
+def _structures_by_jax(name: str, shape: tuple[Any, ...], dtype: Any) -> list[Any]:
+    """The functions of the custom JVPs that JAX traces a function of matrices to."""
+    from jaxmlir.program.staging import trace
+
+    key = name, shape, dtype, setting()
+    if key not in _by_jax:
+        program = trace(getattr(jnp.linalg, name))(jax.ShapeDtypeStruct(shape, dtype))
+        ops = (op for f in program.functions.values() for op, kind in named_ops(f) if kind == _RULE)
+        _by_jax[key] = [_structure(program, op) for op in ops]
+    return _by_jax[key]
+
+
+def _structure(program: Module, op: Any) -> Any | None:
+    """The functions of a custom JVP; ``None`` where its rule is not traced."""
+    names = [name for name in ("call_jaxpr", "jvp_jaxpr") if name in op.attributes]
+    if len(names) < 2:
+        return None
+    return structure_of(program.functions, *(op.attributes[name].value for name in names))
+
+
+def _log_det(
+    a: Any, jacobian: Any, laplacian: Any, layout: slots.Layout | None, inputs: int
+) -> tuple[Any, Any]:
+    """The derivatives of ``log|det a|`` in all inputs, and its Laplacian.  The Jacobian of ``a`` is
+    ``[slots, *a.shape]``; the layout has the input of each slot, ``None`` for one slot per input.
+    """
+    inverse = jnp.linalg.inv(a)
+    bent = 0 if laplacian is None else jnp.sum(inverse.mT * laplacian, (-2, -1))
+    by_line = _lines(layout, a.shape)
+    if by_line is not None:
+        traces = _traces(inverse.mT, jacobian, by_line)
+        derivatives = slots.aligned(traces, by_line.layout, None, inputs).sum(-1)
+        return derivatives, bent - jnp.sum(traces**2, (0, -1))
+    if layout is not None:
+        jacobian, inverse = jacobian.mT, inverse.mT
+    jacobian = slots.aligned(jacobian, layout, None, inputs)
+    moved = jnp.matmul(jacobian, inverse, precision="highest")
+    bent -= jnp.sum(moved * moved.mT, (0, -2, -1))
+    return jnp.trace(moved, axis1=-2, axis2=-1), bent
+
+
+def _det(cofactors: Any, jacobian: Any, laplacian: Any, by_line: MatrixLines, inputs: int) -> Any:
+    """The derivatives of ``det a`` in all inputs, and its Laplacian.  The cofactors are the
+    derivatives in the elements of ``a``; the other arguments are as for ``_log_det``."""
+    traces = _traces(cofactors, jacobian, by_line)
+    derivatives = slots.aligned(traces, by_line.layout, None, inputs).sum(-1)
+    return derivatives, None if laplacian is None else jnp.sum(cofactors * laplacian, (-2, -1))
+
+
+class MatrixLines(NamedTuple):
+    """The inputs of a matrix, where each occurs in one row only, or each in one column only.
+
+    Attributes:
+      axis: the axis along which such a line, i.e. a row or a column, extends.
+      layout: the input of each slot of each line.
+    """
+
+    axis: int
+    layout: slots.Layout
+
+
+def _lines(layout: slots.Layout | None, shape: Sequence[int]) -> MatrixLines | None:
+    """The :class:`MatrixLines` of matrices of a shape; ``None`` where there are none."""
+    if layout is None:
+        return None
+    by_element = layout.reshape(-1, *shape)
+    for axis in (-1, -2):
+        if _is_one_row(by_element if axis == -1 else by_element.swapaxes(-2, -1)):
+            rows = np.take(by_element, 0, axis)
+            return MatrixLines(axis, rows.reshape(len(layout), -1))
+    return None
+
+
+def _traces(factors: Any, jacobian: Any, by_line: MatrixLines) -> Any:
+    """For each line, the sum over its elements of their derivatives times their factors."""
+    return jnp.sum(jacobian * factors, by_line.axis)
+
+
+def _is_one_row(layout: slots.Layout) -> bool:
+    """Whether each input of a layout ``[slots, *batch, rows, columns]`` is in at most one row of
+    each matrix, and there in one slot."""
+    if (layout != layout[..., :1]).any():
+        return False
+    rows = np.moveaxis(layout[..., 0], 0, -1)
+    rows = np.sort(rows.reshape(-1, rows.shape[-2] * rows.shape[-1]), -1)
+    return not ((rows[:, 1:] == rows[:, :-1]) & (rows[:, 1:] >= 0)).any()

@@ -11,7 +11,7 @@ recomputes the others from the nearest one before them.  Three primitives:
 The three are closed under differentiation, batching and transposition (:mod:`.derivatives`): the
 derivative of a sweep over a loop is a sweep over a loop of pairs, state and tangent, and so on.  So
 the gradient of a loop can be differentiated again, in either mode, to any order, with N checkpoints
-each time.  :mod:`.placement` decides which states are kept.
+each time.
 """
 
 from __future__ import annotations

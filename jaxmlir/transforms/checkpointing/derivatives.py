@@ -52,11 +52,7 @@ from jaxmlir.transforms.checkpointing.sweep import reverse_sweep_p
 def _linear_map(
     forth: Any, back: Any, residuals: Sequence[Any], xs: Sequence[Any], ys: Sequence[Any], name: str
 ) -> list[Any]:
-    """Binds the linear map that two functions of flat arguments compute.
-
-    Args:
-      ys: the types of the map's results.
-    """
+    """Binds the linear map that two functions of flat arguments compute; ``ys`` are its types."""
     res_avals = [jax.typeof(r) for r in residuals]
     xs_avals = [jax.typeof(x) for x in xs]
     return linear_map_p.bind(
@@ -326,11 +322,8 @@ def _cotangents_of_results(g: Any, sums: Sequence[bool], y: Sequence[bool]) -> l
 
 
 def _following(f: Any, g: Any, nc: int, sums: Sequence[bool], y: Sequence[bool]) -> Any:
-    """``(*c, *ā, *x, *m) -> (*x', *m')``: cotangents of a sweep follow the loop.
-
-    Args:
-      sums, y: which of the sweep's sums, and which y, have cotangents.
-    """
+    """``(*c, *ā, *x, *m) -> (*x', *m')``: cotangents of a sweep, for the given sums and y, follow
+    the loop."""
     nx, na = len(f.out_avals), sum(sums)
 
     def step(*args: Any) -> list[Any]:

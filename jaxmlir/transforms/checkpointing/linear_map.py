@@ -62,11 +62,7 @@ def spread(primals: Sequence[Any], active: Sequence[bool], tangents: Sequence[An
 
 
 def check_types(what: str, expected: Sequence[Any], given: Sequence[Any]) -> None:
-    """Checks that values have the types that they must have, weak types aside.
-
-    Raises:
-      TypeError: the number of values is wrong, or a type.
-    """
+    """Checks that values have the types that they must have, weak types aside."""
     if len(expected) != len(given) or not all(map(core.typematch, expected, given)):
         have, want = (", ".join(a.str_short(True) for a in avals) for avals in (given, expected))
         raise TypeError(f"{what}: expected ({want}), got ({have})")
@@ -84,9 +80,7 @@ def primitive(name: str, abstract_eval: Callable[..., Any], evaluate: Callable[.
 
 def jvp_jaxpr(jaxpr: Any, active: Sequence[bool], keep: Sequence[bool]) -> tuple[Any, list[bool]]:
     """``(*args, *tangents of active) -> (*results, *tangents)``, and which results have tangents.
-
-    Results in ``keep`` have one even if it is zero.
-    """
+    Results in ``keep`` have one even if it is zero."""
     derivative, active_out = ad.jvp_jaxpr(jaxpr, tuple(active), instantiate=tuple(keep))
     return derivative, list(active_out)
 

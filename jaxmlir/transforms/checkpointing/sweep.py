@@ -24,7 +24,7 @@ from jax import lax
 
 from jaxmlir._compat import ad, ad_util, batching, core
 from jaxmlir.support.masks import fixpoint, split
-from jaxmlir.transforms.checkpointing import loop, placement
+from jaxmlir.transforms.checkpointing import loop
 from jaxmlir.transforms.checkpointing.linear_map import (
     call,
     check_types,
@@ -79,7 +79,7 @@ def _evaluate(*args: Any, **params: Any) -> list[Any]:
     buffers, (rows, positions, steps) = split(record, len(first))
     n = rows.shape[0] - 1
     sums = [ad_util.zeros_like_aval(a) for a in params["step_jaxpr"].out_avals[: num_sums(params)]]
-    one = placement.INDEX.type(1)
+    one = loop.INDEX.type(1)
 
     def state_at(buffers: Any, index: Any) -> list[Any]:
         return [lax.dynamic_index_in_dim(b, rows[index], 0, keepdims=False) for b in buffers]
@@ -94,7 +94,7 @@ def _evaluate(*args: Any, **params: Any) -> list[Any]:
     def leg(target: Any, state: Any) -> Any:
         """Advances to the state of the next checkpoint, or to the target."""
         x, position, buffers, positions, top = state
-        to = position + placement.stride(target - position + one, n - top, n)
+        to = position + loop.stride(target - position + one, n - top, n)
         x, position = advance(to, x, position)
         # The row above the top is free, so it does no harm to write the target there too.
         row = rows[top + one]
@@ -115,7 +115,7 @@ def _evaluate(*args: Any, **params: Any) -> list[Any]:
         sums = [ad.add_jaxvals(a, b) for a, b in zip(sums, terms, strict=True)]
         return k - one, buffers, positions, top, sums, y
 
-    top = jnp.minimum(steps, n + 1).astype(placement.INDEX) - one
+    top = jnp.minimum(steps, n + 1).astype(loop.INDEX) - one
     start = (steps - one, buffers, positions, top, sums, last)
     *_, sums, y = lax.while_loop(lambda s: s[0] >= 0, reverse_one, start)
     return [*sums, *y]
@@ -213,7 +213,7 @@ def _with_one_trip_count(axis: Any, args: Any, dims: Any, params: Any) -> tuple[
 
     def advance(*values: Any) -> list[Any]:
         consts, (step, *carry) = values[: len(values) - len(first) - 1], values[-len(first) - 1 :]
-        return [step + placement.INDEX.type(1), *call(params["advance_jaxpr"], *consts, *carry)]
+        return [step + loop.INDEX.type(1), *call(params["advance_jaxpr"], *consts, *carry)]
 
     def step(*values: Any) -> list[Any]:
         values = [*values[: len(consts)], *values[len(consts) + 1 :]]
@@ -223,7 +223,7 @@ def _with_one_trip_count(axis: Any, args: Any, dims: Any, params: Any) -> tuple[
         """A function of a jaxpr's arguments, with counters inserted before some of them."""
         avals = list(jaxpr.in_avals)
         for i in sorted(place, reverse=True):
-            avals.insert(i, core.ShapedArray((), placement.INDEX))
+            avals.insert(i, core.ShapedArray((), loop.INDEX))
         return traced(function, avals, name_of(jaxpr))
 
     counted = {
@@ -235,7 +235,7 @@ def _with_one_trip_count(axis: Any, args: Any, dims: Any, params: Any) -> tuple[
     }
     cond_dims, const_dims, first_dims, record_dims, last_dims = operands(dims, params)
     cond_consts, cond_dims = [record[-1], *cond_consts], [record_dims[-1], *cond_dims]
-    first, first_dims = [placement.INDEX.type(0), *first], [None, *first_dims]
+    first, first_dims = [loop.INDEX.type(0), *first], [None, *first_dims]
     recorded, recorded_dims = batching.fancy_primitive_batchers[loop.checkpointed_while_p](
         axis,
         [*cond_consts, *consts, *first],

@@ -42,10 +42,8 @@ def has_rule(name: str) -> bool:
 @functools.cache
 def rule_of(name: str) -> Any | None:
     """The rule of ops called ``name``, a :class:`.rule.HigherOrderRule`; ``None`` if there is none.
-
     A rule is loaded when its op is first met.  Rules and passes import each other, and most
-    programs have ops of a few kinds only.
-    """
+    programs have ops of a few kinds only."""
     if name not in _RULES:
         return None
     module, cls, args = _RULES[name]

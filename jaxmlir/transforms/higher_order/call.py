@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from jaxmlir.dialect.builder import create, returned, set_attribute, set_results, symbol_ref
-from jaxmlir.dialect.ir import func, ir
+from jaxmlir.dialect.ir import ir
 from jaxmlir.support.masks import Dims, Mask
 from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation
@@ -17,6 +17,7 @@ from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.jvp import jvp_of
 from jaxmlir.transforms.linearize import linearize
 from jaxmlir.transforms.memo import derived
+from jaxmlir.transforms.new_function import SplitFunction
 from jaxmlir.transforms.partial_eval import partial_eval
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import transpose_of
@@ -62,16 +63,12 @@ class ForwardedFunction(NamedTuple):
 
 def linearize_call(rules: Rules, symbol: str, active: Mask, *how: Any) -> ForwardedFunction:
     """Linearizes a function for its callers."""
-    halves = linearize(rules, symbol, active, *how)
-    sources = _forward(rules.program.function(halves.fwd), halves.num_residuals)
-    return ForwardedFunction(halves.fwd, halves.lin, sources, halves.active_out)
+    return _forwarded(rules, linearize(rules, symbol, active, *how))
 
 
 def partial_eval_call(rules: Rules, symbol: str, unknown: Mask, *how: Any) -> ForwardedFunction:
     """Splits a function for its callers."""
-    halves = partial_eval(rules, symbol, unknown, *how)
-    sources = _forward(rules.program.function(halves.known), halves.num_residuals)
-    return ForwardedFunction(halves.known, halves.unknown, sources, halves.unknown_out)
+    return _forwarded(rules, partial_eval(rules, symbol, unknown, *how))
 
 
 linearize_call_of = derived(linearize_call)
@@ -85,10 +82,11 @@ def linearize_rule_of(rules: Rules, symbol: str, unknown: Mask, wanted: Mask) ->
     return partial_eval_call_of(rules, symbol, unknown, wanted, None, ("fwd", "lin"))
 
 
-def _forward(function: func.FuncOp, num_residuals: int) -> tuple[ResidualSource, ...]:
-    """Removes from a function's results the residuals that its caller has anyway."""
+def _forwarded(rules: Rules, halves: SplitFunction) -> ForwardedFunction:
+    """Removes from the first half's results the residuals that its caller has anyway."""
+    function = rules.program.function(halves.first)
     values = returned(function)
-    results = values[: len(values) - num_residuals]
+    results = values[: len(values) - halves.num_residuals]
     source_of: dict[ir.Value, ResidualSource] = {}
     extra = []
     for i, v in enumerate(results):
@@ -102,7 +100,7 @@ def _forward(function: func.FuncOp, num_residuals: int) -> tuple[ResidualSource,
         sources.append(source_of[v])
     set_results(function, [*results, *extra])
     set_attribute(function, "jaxpr.num_res", len(extra))
-    return tuple(sources)
+    return ForwardedFunction(halves.first, halves.second, tuple(sources), halves.pattern)
 
 
 class Call(HigherOrderRule):

@@ -21,7 +21,6 @@ from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.types import has_tangent
 from jaxmlir.support.masks import Dims, Mask, both, chosen, filled
 from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
-from jaxmlir.transforms.edit import before_return, set_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation
 from jaxmlir.transforms.higher_order.call import (
     ForwardedFunction,
@@ -32,7 +31,7 @@ from jaxmlir.transforms.higher_order.call import (
 from jaxmlir.transforms.higher_order.custom_rules import joined
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.jvp import jvp_of
-from jaxmlir.transforms.new_function import call
+from jaxmlir.transforms.new_function import before_return, call, set_arguments
 from jaxmlir.transforms.partial_eval import unknown_results
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import linear_type, transpose_nonzero
@@ -155,21 +154,12 @@ class _ResidualSlots:
         return taken
 
     def of(
-        self,
-        half: ForwardedFunction,
-        types: Mapping[str, Sequence[ir.Type]],
-        taken: Sequence[int],
+        self, half: ForwardedFunction, types: Mapping[str, Sequence[ir.Type]], taken: Sequence[int]
     ) -> _SlotNumbers:
-        """The slots of one branch's residuals, after all branches have taken theirs.
-
-        A residual that is an operand or a result also gets a slot, if only other branches have
-        taken it.  Otherwise a loop around the op, which has no other use for the value, would stack
-        it besides the slots.
-
-        Args:
-          types: the types of the op's operands and results, by the kind of residual.
-          taken: the slots of the branch's extra results.
-        """
+        """The slots of one branch's residuals, after all branches have taken theirs.  A residual
+        that is an operand or a result also gets a slot, if only other branches have taken it.
+        Otherwise a loop around the op, which has no other use for the value, would stack it besides
+        the slots."""
         placed = {ResidualSource("extra", i): place for i, place in enumerate(taken)}
         for source in half.residuals:
             if source not in placed:
@@ -184,12 +174,8 @@ class _ResidualSlots:
 def _halves(
     rules: Rules, op: Any, halves: Sequence[ForwardedFunction], num_results: int, pattern: Mask
 ) -> tuple[Emitter, Emitter]:
-    """The two conds of branches that are split in halves; the halves are adapted in place.
-
-    Args:
-      num_results: the number of results of the first half, without residuals.
-      pattern: which results of the op the second half gives.
-    """
+    """The two conds of branches that are split in halves, which are adapted in place.  The second
+    gives the results of the pattern; the first gives ``num_results`` and the residuals."""
     firsts = [rules.program.function(half.first) for half in halves]
     outputs = [list(first.type.results) for first in firsts]
     places = _ResidualSlots()
@@ -248,11 +234,9 @@ def _take_residuals(second: func.FuncOp, types: Sequence[ir.Type], index: Sequen
 
 
 def _select(rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
-    """Runs all branches, and selects each result by the index.
-
-    An operand goes to a branch by a ``select`` whose other side is a constant for derivatives: what
-    a branch that is not chosen makes of the operand (infinities, say) must not count.
-    """
+    """Runs all branches, and selects each result by the index.  An operand goes to a branch by a
+    ``select`` whose other side is a constant for derivatives: what a branch that is not chosen
+    makes of the operand (infinities, say) must not count."""
     tangible = [has_tangent(v) for v in op.operands]
     batched = [0 if t else dim for t, dim in zip(tangible, dims, strict=True)][1:]
     out_dims = (0,) * len(op.results)

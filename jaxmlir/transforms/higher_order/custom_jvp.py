@@ -21,13 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxmlir._compat import batching
-from jaxmlir.dialect.builder import (
-    attribute,
-    instantiated,
-    reachable,
-    references,
-    zeros,
-)
+from jaxmlir.dialect.builder import attribute, instantiated, reachable, references, zeros
 from jaxmlir.dialect.custom_rule_ops import fitting, stands_for_primitive
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.rewriting.dedupe import rename, rename_uses
@@ -113,11 +107,9 @@ class CustomJvp(HigherOrderRule):
 
     def partial_eval(self, rules: Rules, op: Any, unknown: Mask) -> PartialEvaluation:
         """Lets a call wait as a whole, with its rule, if none of its results is known or if it
-        stands for a primitive.
-
-        The halves of another call have no rule.  In a derivative rule the waiting half is linear
-        and needs none; :func:`jaxmlir.transforms.edit.hoist` leaves such a call where it is.
-        """
+        stands for a primitive.  The halves of another call have no rule.  In a derivative rule
+        the waiting half is linear and needs none; :func:`.scan.hoist` leaves such a call where
+        it is."""
         symbol = op.attributes["call_jaxpr"].value
         if stands_for_primitive(op) or all(unknown_results(rules, symbol, unknown)):
             return waiting(op, unknown)
@@ -188,16 +180,9 @@ def _batching_rule(rules: Rules, op: Any, dims: Dims) -> tuple[str, Mask] | None
 
 
 def _rule_for(rules: Rules, op: Any, kind: str, key: str, wanted: Mask) -> tuple[str, Mask] | None:
-    """The op's rule for the wanted operands and the fewest others, and the mask of its operands;
-    ``None`` if the op has no such rules.
-
-    Args:
-      kind: ``"transpose"`` or ``"batch"``.
-      key: the attribute of a rule's function that holds the mask.
-
-    Raises:
-      TransformError: no rule is for the wanted operands, or the rule could not be traced.
-    """
+    """The op's rule of a kind (``"transpose"`` or ``"batch"``) for the wanted operands and the
+    fewest others, and the mask of its operands, an attribute ``key`` of its function.  ``None`` if
+    the op has no such rules."""
     names = "transposes" if kind == "transpose" else "batches"
     symbols = symbol_uses(op.attributes[names]) if names in op.attributes else ()
     masks = {s: attribute(rules.program.function(s), key) for s in symbols}

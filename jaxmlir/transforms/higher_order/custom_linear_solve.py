@@ -91,11 +91,9 @@ class CustomLinearSolve(HigherOrderRule):
         return waiting(op, unknown)
 
     def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter:
-        """The solve with the transpose of A, whose right-hand side is the cotangent of x.
-
-        A solver may have operands that are linear in the tangents, such as the first guess 0 b.
-        The solution does not depend on them, so zeros will do.
-        """
+        """The solve with the transpose of A, whose right-hand side is the cotangent of x.  A solver
+        may have operands that are linear in the tangents, such as the first guess 0 b. The solution
+        does not depend on them, so zeros will do."""
         solve = Solve.read(op)
         _check_transposable(op, solve, linear)
         transposed = solve.transposed(rules)

@@ -35,11 +35,7 @@ CANNOT_ASK = (
 
 
 def rule_symbol(op: Any, name: str) -> str:
-    """The symbol of a custom rule.
-
-    Raises:
-      TransformError: the rule could not be traced; with the reason.
-    """
+    """The symbol of a custom rule; fails with the reason if the rule could not be traced."""
     attributes = op.attributes
     if name in attributes:
         return attributes[name].value
@@ -96,11 +92,8 @@ def fitting_rule(
 
 
 def places_given(rule: func.FuncOp, count: int, first: int = 0) -> list[int | None]:
-    """The position of each of a rule's (co)tangents among its results; ``None`` if left out.
-
-    Args:
-      first: the position of the first one.
-    """
+    """The position of each of a rule's (co)tangents among its results, whose first is ``first``;
+    ``None`` if left out."""
     gives = [not zero for zero in out_zeros(rule, count)]
     return filled(itertools.count(first), gives)
 

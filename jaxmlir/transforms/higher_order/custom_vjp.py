@@ -160,12 +160,8 @@ def _derivative(
     rules: Rules, op: Any, active: Mask, is_used: bool
 ) -> tuple[_ForwardRule, dict[str, ir.Attribute]]:
     """The forward rule for the active operands, and the attributes of the custom_lin that is the
-    derivative of the call.
-
-    Args:
-      is_used: whether a custom_lin will be written.  Without one nobody calls the backward rule,
-        which may take far longer to trace than all else.
-    """
+    derivative of the call.  If none is used, nobody calls the backward rule, which may take far
+    longer to trace than all else."""
     zeros = tuple(not a for a in active)
     traced = rules.told(op, zeros)
     if not (traced or is_used):
@@ -206,13 +202,8 @@ def _pulled(
     nonzero: Mask,
     linear: Mask | None = None,
 ) -> Emitter:
-    """The transpose of a custom_lin: a call of its backward rule.
-
-    Args:
-      attributes: the attributes of the custom_lin.
-      nonzero: which of its results have cotangents.
-      linear: the operands whose cotangents are wanted; by default all but the residuals.
-    """
+    """The transpose of a custom_lin for the nonzero cotangents: a call of its backward rule.  It
+    gives the cotangents of the ``linear`` operands, by default of all but the residuals."""
     num_res = codec.decode(attributes["num_res"]) if "num_res" in attributes else 0
     no_operands = codec.decode(attributes["in_zeros"]) if "in_zeros" in attributes else ()
     symbol = bwd.name.value

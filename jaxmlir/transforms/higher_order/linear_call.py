@@ -107,10 +107,8 @@ def _num_fixed(op: Any) -> int:
 
 
 def _both(rules: Rules, op: Any) -> tuple[str, str]:
-    """The function and its transpose, both taking all operands before the linear ones.
-
-    The transpose as it is written does not take the function's constants.
-    """
+    """The function and its transpose, which as written does not take the function's constants; here
+    both take all operands before the linear ones."""
     count = attribute(op, "num_callee_consts", 0)
     callee, transposed = (op.attributes[name].value for name in ("callee", "transpose"))
     if count:

@@ -30,12 +30,8 @@ def tangents_of(
     tangents: Sequence[ir.Value],
     needs: Sequence[bool],
 ) -> list[ir.Value | None]:
-    """The tangents of the operands that need one, zero if they have none; ``None`` for the others.
-
-    Args:
-      types: the operands' types.
-      tangents: those of the operands that have one.
-    """
+    """The tangents of operands of these types that need one, zero if they have none; ``None`` for
+    the others."""
     needed = chosen(filled(tangents, has), needs)
     return filled(instantiated(needed, map(tangent_type_of, chosen(types, needs))), needs)
 
@@ -172,11 +168,8 @@ class ScanOp(NamedTuple):
     def write(
         self, rules: Rules, args: Sequence[ir.Value], out_types: Sequence[ir.Type] | None = None
     ) -> list[ir.Value]:
-        """Writes the op at the current insertion point; gives its results.
-
-        Args:
-          out_types: the types of the body's results, if the caller knows them.
-        """
+        """Writes the op at the current insertion point; gives its results, whose types the caller
+        may know."""
         if out_types is None:
             out_types = list(rules.program.function(self.body).type.results)
         carry, slices = self.results(out_types)

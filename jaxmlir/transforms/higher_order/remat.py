@@ -25,12 +25,11 @@ from jaxmlir.dialect.builder import attribute, create, drop_dead_ops, inline, sy
 from jaxmlir.dialect.ir import ir
 from jaxmlir.support.masks import Dims, Mask, chosen, filled, left_out
 from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
-from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.jvp import jvp_of
 from jaxmlir.transforms.linearize import linearize, primals_of
-from jaxmlir.transforms.new_function import NewFunction, call
+from jaxmlir.transforms.new_function import NewFunction, call, set_arguments
 from jaxmlir.transforms.partial_eval import partial_eval
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import linear_type, transpose_nonzero
@@ -117,16 +116,10 @@ def _linear(
     rules: Rules, symbol: str, active: Mask, taken: Mask, wanted: Mask
 ) -> tuple[str, tuple[int, ...], Mask]:
     """Writes the function ``(*operands that it uses, *tangents) -> (*tangents)``, which recomputes
-    the values it needs.
-
-    Args:
-      taken: the active arguments whose tangents the function takes.
-
-    Returns:
-      Its symbol, the operands that it uses, and which results it gives tangents of.
+    the values it needs.  Gives its symbol, these operands, and which results it gives tangents of.
     """
     halves = linearize(rules, symbol, active, wanted, None, taken)
-    fwd, lin = map(rules.program.function, (halves.fwd, halves.lin))
+    fwd, lin = map(rules.program.function, (halves.first, halves.second))
     operands, results = list(fwd.arguments), list(fwd.type.results)
     tangents = [v.type for v in list(lin.arguments)[halves.num_residuals :]]
     new = NewFunction(rules, f"{symbol}.remat", [*(v.type for v in operands), *tangents], fwd)
@@ -145,31 +138,28 @@ def _linear(
     _erase(rules, fwd, lin)
     used = tuple(i for i, v in enumerate(primals) if next(iter(v.uses), None) is not None)
     set_arguments(new.op, [*(primals[i] for i in used), *tangents])
-    return new.name, used, halves.active_out
+    return new.name, used, halves.pattern
 
 
 def _transposed(rules: Rules, symbol: str, linear: Mask, nonzero: Mask) -> tuple[str, Mask]:
     """Writes the transpose of a function that also computes values, like one in forward mode: its
-    known part is split off.
-
-    Returns:
-      Its symbol, and which linear arguments it gives cotangents of.
+    known part is split off.  Gives its symbol, and which linear arguments it gives cotangents of.
     """
     function = rules.program.function(symbol)
     split = partial_eval(rules, symbol, linear, nonzero)
     n = split.num_residuals
-    of_unknown, nonzeros = (*[False] * n, *[True] * sum(linear)), (True,) * sum(split.unknown_out)
-    name = f"{split.unknown}.bwd"
-    bwd, ct_pattern = transpose_nonzero(rules, split.unknown, of_unknown, name, nonzeros)
+    of_unknown, nonzeros = (*[False] * n, *[True] * sum(linear)), (True,) * sum(split.pattern)
+    name = f"{split.second}.bwd"
+    bwd, ct_pattern = transpose_nonzero(rules, split.second, of_unknown, name, nonzeros)
     fixed = left_out(function.type.inputs, linear)
     cotangents = map(linear_type, chosen(function.type.results, nonzero))
     new = NewFunction(rules, f"{symbol}.bwd", [*fixed, *cotangents], function)
     with new.body():
-        outs = inline(rules.program.function(split.known), new.args[: len(fixed)])
-        args = chosen(filled(new.args[len(fixed) :], nonzero), split.unknown_out)
+        outs = inline(rules.program.function(split.first), new.args[: len(fixed)])
+        args = chosen(filled(new.args[len(fixed) :], nonzero), split.pattern)
         results = inline(rules.program.function(bwd), [*outs[len(outs) - n :], *args])
     new.finish(results)
-    _erase(rules, *map(rules.program.function, (split.known, split.unknown, bwd)))
+    _erase(rules, *map(rules.program.function, (split.first, split.second, bwd)))
     drop_dead_ops(new.op)
     return new.name, ct_pattern
 

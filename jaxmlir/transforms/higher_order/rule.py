@@ -21,11 +21,9 @@ def _attributes_of(name: str) -> frozenset[str]:
 
 
 class HigherOrderRule:
-    """The rule of one kind of op.
-
-    A method may return ``None``, as all do here: then JAX's rule is run.  The results of methods
-    are kept per signature and pattern, so they may hold on to attributes, but not to the op.
-    """
+    """The rule of one kind of op.  A method may return ``None``, as all do here: then JAX's rule is
+    run.  The results of methods are kept per signature and pattern, so they may hold on to
+    attributes, but not to the op."""
 
     plain: ClassVar[frozenset[str] | None] = None
     """The attributes that the rule understands; an op with another one is left to JAX.  By default
@@ -38,9 +36,7 @@ class HigherOrderRule:
 
     def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask | None:
         """Which results :meth:`jvp` or :meth:`linearize` (the ``kind``) gives tangents of.
-
-        ``None`` if this is not known before the method has been called.
-        """
+        ``None`` if this is not known before the method has been called."""
         return None
 
     def uses(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Mask | None:
@@ -48,10 +44,8 @@ class HigherOrderRule:
         return None
 
     def jvp(self, rules: Rules, op: Any, active: Mask) -> Emitter | None:
-        """``(*operands, *tangents of active ones) -> (*results, *tangents of active ones)``.
-
-        An op without a JVP rule of its own uses its :meth:`linearize`, if any.
-        """
+        """``(*operands, *tangents of active ones) -> (*results, *tangents of active ones)``.  An op
+        without a JVP rule of its own uses its :meth:`linearize`, if any."""
         n = len(op.results)
         linearization = self.linearize(rules, op, active, (True,) * n)
         return None if linearization is None else linearization.jvp(active, n)
@@ -67,9 +61,7 @@ class HigherOrderRule:
 
     def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter | None:
         """``(*nonlinear operands, *nonzero cotangents) -> (*nonzero cotangents of linear ones)``.
-
-        The pattern tells for each linear operand whether its cotangent is nonzero.
-        """
+        The pattern tells for each linear operand whether its cotangent is nonzero."""
         return None
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter | None:

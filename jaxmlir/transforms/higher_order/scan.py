@@ -22,8 +22,21 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from jaxmlir.dialect.builder import build, inline, instantiated, returned, set_results, zeros
-from jaxmlir.dialect.ir import ir
+from jaxmlir.analysis.function_view import ops_of
+from jaxmlir.dialect import op_signature
+from jaxmlir.dialect.builder import (
+    build,
+    clone,
+    copy,
+    erase,
+    inline,
+    instantiated,
+    is_constant,
+    returned,
+    set_results,
+    zeros,
+)
+from jaxmlir.dialect.ir import body_of, func, ir
 from jaxmlir.support.masks import (
     Dims,
     Mask,
@@ -36,13 +49,13 @@ from jaxmlir.support.masks import (
     split,
 )
 from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
-from jaxmlir.transforms.edit import HoistedFunction, before_return, hoist, set_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp, interleaved, tangents_of
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.jvp import jvp
 from jaxmlir.transforms.linearize import linearize
-from jaxmlir.transforms.partial_eval import partial_eval, unknown_results
+from jaxmlir.transforms.new_function import NewFunction, before_return, set_arguments
+from jaxmlir.transforms.partial_eval import loses_rules, partial_eval, unknown_results
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import (
     linear_results,
@@ -218,12 +231,8 @@ def _write_first(
     counts: tuple[int, int],
     num_results: int,
 ) -> list[ir.Value]:
-    """Writes the first of the two loops that a scan is split into: its results and the residuals.
-
-    Args:
-      counts: the numbers of constants and of carried values among its operands.
-      num_results: the number of the loop's results, without residuals.
-    """
+    """Writes the first of the two loops that a scan with some constants and carried values
+    (``counts``) is split into: its results and the residuals."""
     num_consts, num_carry = counts
     consts, rest = split(args, num_consts)
     hoisted = body.hoisted
@@ -308,14 +317,8 @@ def _batched(rules: Rules, scan: ScanOp, dims: Dims, axis: Any) -> tuple[list[in
 def jvp_body(
     rules: Rules, symbol: str, counts: tuple[int, int], active: Sequence[bool]
 ) -> tuple[str, Mask]:
-    """The body that carries and scans over tangents beside primals.
-
-    Args:
-      active: which arguments have tangents.
-
-    Returns:
-      Its symbol, and which results of the body have tangents.
-    """
+    """The body that carries and scans over tangents beside primals, for the active arguments: its
+    symbol, and which results of the body have tangents."""
     _, num_carry = counts
     results = rules.program.function(symbol).type.results
     _, carry, _ = split(active, *counts)
@@ -365,36 +368,28 @@ def linearize_body(
     """
     required = [w and i < counts[1] for i, w in enumerate(wanted)]
     halves = linearize(rules, symbol, active, wanted, required, used)
-    return _two_bodies(rules, halves.fwd, halves.lin, counts, len(wanted))
+    return _two_bodies(rules, halves.first, halves.second, counts, len(wanted))
 
 
 def partial_eval_body(
     rules: Rules, symbol: str, counts: tuple[int, int], unknown: Sequence[bool]
 ) -> tuple[SplitScanBodies, Mask]:
     """The bodies of the loops over known and over unknown values, and which results the second one
-    gives.
-
-    Args:
-      unknown: which arguments are unknown; a carry counts if it is unknown in any iteration.
-    """
+    gives.  A carry counts as unknown if it is unknown in any iteration."""
     consts, carry, _ = split(unknown, *counts)
     slices = len(rules.program.function(symbol).type.results) - len(carry)
     halves = partial_eval(rules, symbol, unknown, required=(*carry, *[False] * slices))
     known_counts = (consts.count(False), carry.count(False))
-    num_known = halves.unknown_out.count(False)
-    bodies = _two_bodies(rules, halves.known, halves.unknown, known_counts, num_known)
-    return bodies, halves.unknown_out
+    num_known = halves.pattern.count(False)
+    bodies = _two_bodies(rules, halves.first, halves.second, known_counts, num_known)
+    return bodies, halves.pattern
 
 
 def _two_bodies(
     rules: Rules, first: str, second: str, counts: tuple[int, int], num_results: int
 ) -> SplitScanBodies:
-    """Makes the halves of a body the bodies of two loops, in place.
-
-    Args:
-      counts: the numbers of constants and of carried values among the first half's arguments.
-      num_results: the number of the first half's results, without residuals.
-    """
+    """Makes the halves of a body the bodies of two loops, in place.  ``counts`` are the first
+    half's constants and carried values; it has ``num_results`` and residuals."""
     num_consts, num_carry = counts
     fwd, lin = rules.program.function(first), rules.program.function(second)
 
@@ -472,3 +467,124 @@ def transpose_body(
         added = [build("add_any", [total, ct], total.type) for total, ct in pairs]
     set_results(function, [*added, *outs[num_sums:]])
     return name, ct_pattern
+
+
+class HoistedFunction(NamedTuple):
+    """What :func:`hoist` moved out of a function."""
+
+    function: func.FuncOp
+    """Detached: ``(*constants) -> (*values for the function, *hoisted results)``."""
+    constants: tuple[int, ...]
+    """The loop-invariant arguments that the function still takes, before those values."""
+    num_values: int
+    results: tuple[int, ...]
+    """The results that were moved out."""
+
+
+def _split_calls(
+    rules: Rules, function: func.FuncOp, known: set[ir.Value], wanted: set[ir.Value]
+) -> None:
+    """Splits the calls that compute some results from known operands alone; enters what becomes
+    known.  A call without known operands is looked into for the ``wanted`` values only: they may be
+    constants in the callee."""
+    for op, name, _ in list(ops_of(function)):
+        operands, results = [*op.operands], [*op.results]
+        unknown = tuple([v not in known and not is_constant(v) for v in operands])
+        if True not in unknown:
+            known.update(results)
+            continue
+        if known.isdisjoint(operands):
+            if name != "jaxpr.jit" or wanted.isdisjoint(results):
+                continue
+            callee = op.attributes["jaxpr"].value
+            later = rules.functions.once(_dependent_results, callee, unknown)
+            if wanted.isdisjoint(left_out(results, later)):
+                continue
+        if loses_rules(rules, op, name, unknown):
+            continue
+        halves = rules.split_call(op, op_signature.of_op(op, name, operands), unknown)
+        if halves is None or all(halves.unknown.pattern):
+            continue
+        with ir.InsertionPoint(op), op.location:
+            outs = halves.known.inline(left_out(operands, unknown))
+            first = left_out(results, halves.unknown.pattern)
+            residuals = outs[len(first) :]
+            rest = halves.unknown.inline([*residuals, *chosen(operands, unknown)])
+        known.update(outs)
+        second = chosen(results, halves.unknown.pattern)
+        for old, new in (*zip(first, outs, strict=False), *zip(second, rest, strict=True)):
+            old.replace_all_uses_with(new)
+        op.operation.erase()
+
+
+def _dependent_results(rules: Rules, symbol: str, unknown: Sequence[bool]) -> Mask:
+    """Which results of ``@symbol`` depend on an unknown argument, as far as ``jit`` calls tell.
+    :func:`jaxmlir.transforms.partial_eval.unknown_results` looks into more ops, but asks for their
+    rules."""
+    function = rules.program.function(symbol)
+    waiting = set(chosen(body_of(function).arguments, unknown))
+    for op, name, operands in ops_of(function):
+        pattern = tuple([v in waiting for v in operands])
+        if True in pattern:
+            later = (True,) * len(op.results)
+            if name == "jaxpr.jit":
+                callee = op.attributes["jaxpr"].value
+                later = rules.functions.once(_dependent_results, callee, pattern)
+            waiting.update(chosen(op.results, later))
+    return tuple(v in waiting for v in returned(function))
+
+
+def hoist(rules: Rules, function: func.FuncOp, num_constants: int, first: int) -> HoistedFunction:
+    """Hoists loop-invariant ops out of a loop's body: those that need only its first
+    ``num_constants`` arguments, which are the same in every iteration.
+
+    The body then takes only those of these arguments that it still uses, followed by the hoisted
+    values that it uses.  Of its results from the ``first`` on, it returns only those that are not
+    loop-invariant.  Constants stay in the body.
+    """
+    arguments = list(body_of(function).arguments)
+    outputs = set(returned(function)[first:])
+    _split_calls(rules, function, set(arguments[:num_constants]), outputs)
+    outer = NewFunction(
+        rules, "hoisted", [v.type for v in arguments[:num_constants]], function, detached=True
+    )
+    values = dict(zip(arguments, outer.args, strict=False))
+    moved = []
+    used: dict[ir.Value, None] = {}
+    constants = []
+    free: set[ir.Value] = set()
+    with outer.body():
+        for op, name, operands in ops_of(function):
+            results = list(op.results)
+            if all(v in values or v in free for v in operands):
+                if len(results) == 1 and is_constant(results[0]):
+                    constants.append(op)
+                    free.update(results)
+                    continue
+                args = [values[v] if v in values else clone(v) for v in operands]
+                values.update(zip(results, copy(op, name, args), strict=True))
+                moved.append(op)
+            else:
+                used.update(dict.fromkeys(v for v in operands if v in values))
+    outs = returned(function)
+    taken = tuple(i for i, v in enumerate(outs) if i >= first and v in values)
+    used.update(dict.fromkeys(v for i, v in enumerate(outs) if i < first and v in values))
+    remaining = tuple(i for i, v in enumerate(arguments[:num_constants]) if v in used)
+    given = set(arguments)
+    computed = [v for v in used if v not in given]
+    outer.finish([values[v] for v in [*computed, *(outs[i] for i in taken)]])
+
+    set_results(function, [v for i, v in enumerate(outs) if i not in taken])
+    added = []
+    for value in computed:
+        added.append(body_of(function).add_argument(value.type, ir.Location.unknown()))
+        value.replace_all_uses_with(added[-1])
+    for op in reversed(moved):
+        erase(op)
+    for op in reversed(constants):
+        if not list(op.results[0].uses):
+            op.operation.erase()
+    set_arguments(
+        function, [*(arguments[i] for i in remaining), *added, *arguments[num_constants:]]
+    )
+    return HoistedFunction(outer.op, remaining, len(computed), taken)

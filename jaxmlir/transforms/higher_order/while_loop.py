@@ -18,13 +18,12 @@ from typing import Any
 from jaxmlir.dialect.ir import ir
 from jaxmlir.support.masks import Dims, Mask, fixpoint, present, split
 from jaxmlir.transforms.activity import active_results
-from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization
 from jaxmlir.transforms.higher_order.loops import WhileOp, tangents_of
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.jvp import jvp
 from jaxmlir.transforms.linearize import primals_of
-from jaxmlir.transforms.new_function import ignoring
+from jaxmlir.transforms.new_function import ignoring, set_arguments
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batched_results, move_all, vmap_of
 
@@ -102,10 +101,8 @@ def _active_carry(rules: Rules, loop: WhileOp, active: Sequence[bool]) -> list[b
 
 
 def _batched_carry(rules: Rules, loop: WhileOp, dims: Dims, axis: Any) -> tuple[Dims, int | None]:
-    """The dimensions along which the carry is batched, and the condition.
-
-    If an outer transformation has batched the condition, its dimensions come first in the carry.
-    """
+    """The dimensions along which the carry is batched, and the condition.  If an outer
+    transformation has batched the condition, its dimensions come first in the carry."""
     of_cond, of_body, init = loop.operands(dims)
 
     def after(carry: list[bool]) -> list[bool]:

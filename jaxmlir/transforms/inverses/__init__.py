@@ -7,6 +7,6 @@ so.
 
 from __future__ import annotations
 
-from jaxmlir.transforms.inverses import calls, elementwise, linear, movement, scans, structured
+from jaxmlir.transforms.inverses import calls, elementwise, linear, movement, scans
 
-FAMILIES = (elementwise, movement, linear, structured, calls, scans)
+FAMILIES = (elementwise, movement, linear, calls, scans)

@@ -104,23 +104,15 @@ def _parametric(name: str, solve: Callable[..., Any], log_slope: Callable[..., A
 
 LIBRARY: dict[str, LibraryFunction] = {
     "logaddexp": LibraryFunction(
-        "jax.numpy",
-        Formulas({(0,): _LOGADDEXP, (1,): _LOGADDEXP}, elementwise=True),
+        "jax.numpy", Formulas({(0,): _LOGADDEXP, (1,): _LOGADDEXP}, elementwise=True)
     ),
     "logit": LibraryFunction(
-        "jax.scipy.special",
-        _unary(lax.logistic, lambda x, y: -lax.log(x) - lax.log1p(-x)),
+        "jax.scipy.special", _unary(lax.logistic, lambda x, y: -lax.log(x) - lax.log1p(-x))
     ),
     "leaky_relu": LibraryFunction(
-        "jax.nn",
-        _parametric("negative_slope", _unleaky, _leaky_log_slope),
-        "negative_slope",
+        "jax.nn", _parametric("negative_slope", _unleaky, _leaky_log_slope), "negative_slope"
     ),
-    "elu": LibraryFunction(
-        "jax.nn",
-        _parametric("alpha", _unelu, _elu_log_slope),
-        "alpha",
-    ),
+    "elu": LibraryFunction("jax.nn", _parametric("alpha", _unelu, _elu_log_slope), "alpha"),
     "soft_sign": LibraryFunction(
         "jax.nn", _unary(lambda y: y / (1 - lax.abs(y)), _soft_sign_log_slope)
     ),
@@ -232,12 +224,9 @@ def callee(site: Site) -> str:
 
 
 def can_expand(site: Site, with_rules: bool = False) -> bool:
-    """Whether an op whose operands are not all known may be replaced: a call by the ops of the
-    callee, an update by its steps.
-
-    Args:
-      with_rules: also replace the call of a library function, which has a rule as a whole.
-    """
+    """Whether an op whose operands are not all known may be replaced: a call, without or
+    ``with_rules`` for the library function as a whole, by the ops of the callee, an update by its
+    steps."""
     if all(site.known(site.operands)):
         return False
     if isinstance(site.rule, Update):

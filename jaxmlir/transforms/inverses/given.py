@@ -171,10 +171,8 @@ def _trace(function: Callable[..., Any], args: Any) -> tuple[Any, Any]:
 
 
 class _ClosedOverValues:
-    """The tracers of transformations around a call that its functions close over.
-
-    They become operands of the op, after all others, so that JAX knows that the op depends on them.
-    """
+    """The tracers of transformations around a call that its functions close over.  They become the
+    op's last operands, so that JAX knows that the op depends on them."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []
@@ -210,9 +208,7 @@ def _out_avals(closed: Any) -> list[Any]:
 
 def _dense_log_det(function: Callable[..., Any], argnum: int) -> Callable[..., Any]:
     """log|det| of the Jacobian in one argument, by forward mode; empty if it is not square.
-
-    Complex numbers count as pairs of real ones, integers do not count.
-    """
+    Complex numbers count as pairs of real ones, integers do not count."""
 
     def log_det(argument: Any, result: Any, *others: Any) -> Any:
         vector, rebuilt = _real_numbers(argument)

@@ -30,11 +30,9 @@ class KnownElements:
 
 @dataclass(frozen=True)
 class ValuePart:
-    """One of several facts that together make every element known.
-
-    It is about the elements that a run-time predicate selects (``of`` is the predicate), or about
-    the real parts (``of`` is None).
-    """
+    """One of several facts that together make every element known.  It is about the elements
+    that a run-time predicate selects (``of`` is the predicate), or about the real parts (``of``
+    is None)."""
 
     of: Any
     number: int

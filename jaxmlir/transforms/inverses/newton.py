@@ -130,11 +130,8 @@ def solve(solver: Solver, equation: ElementwiseEquation) -> None:
 
 
 def root(function: Callable[[Any], Any], y: Any, aval: Any) -> Any:
-    """The point where an elementwise, monotone function has the value ``y``; NaN if none is found.
-
-    Args:
-      aval: the type of the result, which has the shape of ``y``.
-    """
+    """The point where an elementwise, monotone function, with a result like ``aval`` and ``y``, has
+    the value ``y``; NaN if none is found."""
     return lax.custom_root(
         lambda x: function(x) - y,
         jnp.zeros(aval.shape, aval.dtype),

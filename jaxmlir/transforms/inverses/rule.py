@@ -158,10 +158,8 @@ class Formulas(InverseRule):
 
 
 def learn(rule: Formulas, site: Site, attributes: Mapping[str, Any] | None = None) -> None:
-    """Solves for the unknown operands, if the results are known.
-
-    ``attributes`` are those that the formulas take; by default they are read from the op.
-    """
+    """Solves for the unknown operands, if the results are known.  ``attributes`` are those that the
+    formulas take; by default they are read from the op."""
     results = [site.whole(v) for v in site.results]
     all_known = all(v is not None for v in results)
     unknown = tuple(i for i, v in enumerate(site.operands) if site.whole(v) is None)

@@ -21,13 +21,9 @@ from jaxmlir.transforms.new_function import NewFunction
 def rearranged(
     site: Site, inverted: InverseFunction, order: Sequence[int], outs: Sequence[int], log_det: bool
 ) -> str:
-    """The symbol of an inverse with its arguments and results in another order.
-
-    Args:
-      order: for each argument of ``inverted``, which argument of the new function it is.
-      outs: the positions of its results to return.
-      log_det: also return the log-determinant, 0 if there is none.
-    """
+    """The symbol of an inverse that takes its arguments in another order (for each, which one of
+    the new function it is), and returns the results ``outs`` and, if asked for, the
+    log-determinant, 0 if there is none."""
     rules = site.solver.rules
     function = rules.program.function(inverted.symbol)
     types = list(function.type.inputs)
@@ -73,9 +69,6 @@ def _computed_carry(
 ) -> list[int]:
     """The carried values of a loop that depend on known values only, in all steps.  The site
     remembers the function that computes them, and all else that depends on such values, in a step.
-
-    Args:
-      consts, carry, xs: which arguments of the loop's body are known at first.
     """
     carried = [i for i, k in enumerate(carry) if k]
     while True:

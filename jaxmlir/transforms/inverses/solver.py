@@ -52,11 +52,8 @@ class InverseRule:
     """Whether it is expensive, and asked only when all other ops have told what they can."""
 
     def learn(self, site: Site) -> None:
-        """Tells ``site`` what follows about its values from what is known of them.
-
-        Raises:
-          NotInvertible: nothing will ever follow.
-        """
+        """Tells ``site`` what follows about its values from what is known of them; raises
+        :class:`NotInvertible` if nothing will ever follow."""
 
     def forward(self, site: Site) -> None:
         """Tells what follows about the results when some operands, or some elements, are known; by
@@ -97,10 +94,8 @@ class InverseFunction:
 
 
 class Solver:
-    """What is known of the values of one function, and the ops that are still to be visited.
-
-    Ops are built at the current insertion point, in the caller's context.
-    """
+    """What is known of the values of one function, and the ops that are still to be visited.  Ops
+    are built at the current insertion point, in the caller's context."""
 
     def __init__(
         self,
@@ -216,11 +211,8 @@ class Solver:
         self.touch(value)
 
     def touch(self, value: ir.Value, where: np.ndarray | None = None) -> None:
-        """Queues the ops around a value to be visited again.
-
-        Args:
-          where: the elements that are new; by default all.
-        """
+        """Queues the ops around a value to be visited again, some (by default all) elements of
+        which are new."""
         waiting = self._waiting
         # A value in thousands of pieces has as many ops that each read one of them.
         is_partial = where is not None and not self.of(value).is_complete

@@ -32,9 +32,9 @@ import numpy as np
 from jax import lax
 
 from jaxmlir._compat import core, dtypes
+from jaxmlir.analysis.arithmetic import identity
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.index_maps import IndexingMaps, maps_of
-from jaxmlir.analysis.monoids import identity
 from jaxmlir.dialect.builder import build, clone, converted, erase, filled, is_constant, reshaped
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.op_signature import Signature

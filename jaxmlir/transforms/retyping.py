@@ -1,18 +1,25 @@
-"""Retypes a function for values that vary over manual axes of a mesh, as inside ``jax.shard_map``.
+"""Gives the values of functions other types: manual axes that they vary over, or weak types.
 
-A program that is called there was traced with values that vary over fewer axes.  Its call is one
-op, all operands and results of which vary over the same added axes
+:func:`vary` retypes a function for values that vary over manual axes of a mesh, as inside
+``jax.shard_map``.  A program that is called there was traced with values that vary over fewer axes.
+Its call is one op, all operands and results of which vary over the same added axes
 (:mod:`jaxmlir.bridge.manual_axes`).  In the copy made here, all values of the function and of the
 functions it refers to, custom derivative rules among them, vary over these axes too.
 ``jaxpr.pvary`` casts the values that JAX infers to vary over fewer (a constant, the result of a
 collective).
 
 The functions of a reduction's elements and of kernels keep their types.
+
+:func:`infer_weak_types` gives the values that rules have written the weak types that JAX infers.  A
+rule is run on the types of an op's operands and results, and the outcome is copied in wherever
+there is such an op.  JAX runs the rule on the actual tangents and cotangents, and these need not be
+weakly typed where the values are: the tangent of ``x ** 2`` has the factor ``2 * x``, which is not.
+An array that is weakly typed by mistake gets another dtype once it meets one of fewer bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from jaxmlir._compat import core
@@ -20,9 +27,11 @@ from jaxmlir.analysis.call_graph import KERNELS
 from jaxmlir.bridge import manual_axes
 from jaxmlir.bridge.manual_axes import Axes
 from jaxmlir.dialect import codec, effect_attributes
-from jaxmlir.dialect.builder import named_ops, ops_with_symbols, put_instead, symbols_of
+from jaxmlir.dialect.builder import named_ops, ops_with_symbols, put_instead, returned, symbols_of
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.locations import error_at
+from jaxmlir.dialect.module import Module
+from jaxmlir.dialect.ops import CALLEES, may_have_functions
 from jaxmlir.dialect.types import aval_of, type_of
 from jaxmlir.errors import TransformError, message_of
 from jaxmlir.rewriting.dedupe import rename
@@ -32,15 +41,9 @@ from jaxmlir.verify.verifier import evaluate
 
 
 def vary(rules: Rules, symbol: str, axes: Axes, mesh: Any) -> str:
-    """Writes ``@symbol.varying``; gives its symbol.
-
-    Args:
-      axes: the axes that all values shall vary over, besides those that they vary over already.
-      mesh: the abstract mesh that has the axes.
-
-    Raises:
-      TransformError: JAX refuses an op on operands that vary over the axes.
-    """
+    """Writes ``@symbol.varying``, all values of which vary over some axes of an abstract mesh,
+    besides those that they vary over already; gives its symbol.  Fails if JAX refuses an op on such
+    operands."""
     program = rules.program
     names = {
         old: rules.importer.unique_symbol(f"{old}.varying") for old in _typed_alike(rules, symbol)
@@ -181,3 +184,59 @@ class _Retyping:
                 "jaxpr.pvary", [type_], [result], attributes, loc=op.location
             )
         result.replace_all_uses_except(cast.result, cast)
+
+
+def infer_weak_types(program: Module, symbols: Iterable[str]) -> None:
+    """Makes values weakly typed where JAX does, in functions and in those that they call.  A
+    function that is called with several types gets those of the first call.  The results of loops
+    keep their types."""
+    inference = _Inference(program)
+    for symbol in symbols:
+        if any(map(_is_weak, program.function(symbol).type.inputs)):
+            inference.function(symbol)
+
+
+def _is_weak(type_: ir.Type) -> bool:
+    return getattr(aval_of(type_), "weak_type", False)
+
+
+class _Inference:
+    def __init__(self, program: Module):
+        self.program = program
+        self.results: dict[str, Sequence[ir.Type]] = {}
+
+    def function(self, symbol: str, arguments: Sequence[ir.Value] = ()) -> Sequence[ir.Type]:
+        """The types of a function's results; its arguments become as weak as the values passed."""
+        if symbol not in self.results:
+            function = self.program.function(symbol)
+            own = list(function.entry_block.arguments)
+            for argument, value in zip(own, arguments, strict=False):
+                _set_weak(argument, _is_weak(value.type))
+            for op, name in named_ops(function):
+                if any(_is_weak(v.type) for v in (*op.operands, *op.results)):
+                    for result, is_weak in zip(op.results, self.inferred(op, name), strict=True):
+                        _set_weak(result, is_weak)
+            types = self.results[symbol] = [v.type for v in returned(function)]
+            type_ = ir.FunctionType.get([v.type for v in own], types)
+            function.attributes["function_type"] = ir.TypeAttr.get(type_)
+        return self.results[symbol]
+
+    def inferred(self, op: Any, name: str) -> list[bool]:
+        """For each result of an op, whether it is weakly typed."""
+        if name == "jaxpr.cond":
+            branches = [self.function(branch.value) for branch in op.attributes["branches"]]
+            return [all(map(_is_weak, types)) for types in zip(*branches, strict=True)]
+        if name in CALLEES:
+            # JAX transposes all other callees for the types that their results have.
+            arguments = list(op.operands) if name == "jaxpr.jit" else []
+            symbol = op.attributes[CALLEES[name]].value
+            return list(map(_is_weak, self.function(symbol, arguments)))
+        if name == "jaxpr.constant" or may_have_functions(name):
+            return [_is_weak(result.type) for result in op.results]
+        _, avals, _ = evaluate(self.program.stubs, op, name, check_vma=True)
+        return [getattr(aval, "weak_type", False) for aval in avals]
+
+
+def _set_weak(value: ir.Value, is_weak: bool) -> None:
+    if _is_weak(value.type) != is_weak:
+        value.set_type(type_of(aval_of(value.type).update(weak_type=is_weak)))
