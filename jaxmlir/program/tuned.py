@@ -26,7 +26,7 @@ from jaxmlir.caching import configuration, disk_cache
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError, Diagnostic, PipelineError
 from jaxmlir.program.tuning import SECONDS, Choice, Trial
-from jaxmlir.support.files import warn
+from jaxmlir.support.warn import warn
 from jaxmlir.targets import Target
 
 if TYPE_CHECKING:

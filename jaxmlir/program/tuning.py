@@ -30,9 +30,9 @@ import jax
 import numpy as np
 
 from jaxmlir.errors import Diagnostic
-from jaxmlir.support.files import warn
 from jaxmlir.support.lazy import collector_paused
 from jaxmlir.support.progress import is_seen, progress
+from jaxmlir.support.warn import warn
 
 if TYPE_CHECKING:
     from jaxmlir.passes.remarks import Sink

@@ -1,4 +1,4 @@
-"""The user's files that jaxmlir reads, its cache directory and lines of source; warnings there.
+"""The user's files that jaxmlir reads: its cache directory, and lines of source files.
 
 The locations in a program of unknown origin may name any file.  Printing a line or a traceback
 reads the file to its end, and a device or a pipe may have no end.
@@ -6,13 +6,10 @@ reads the file to its end, and a device or a pipe may have no end.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import linecache
 import os
 import stat
-import sys
-import warnings
 
 
 def directory() -> str:
@@ -43,13 +40,3 @@ def may_be_shown(file: str) -> bool:
 def source_line(file: str, line: int) -> str:
     """A line of a file without the line break; empty if it is unknown or may not be shown."""
     return linecache.getline(file, line).rstrip("\n") if line and may_be_shown(file) else ""
-
-
-def warn(message: str) -> None:
-    """Warns at the user's line: the innermost frame outside of jaxmlir and JAX."""
-    level, frame = 2, sys._getframe(1)
-    jax = getattr(sys.modules.get("jax"), "__file__", None)
-    inside = (PACKAGE, contextlib.__file__, *([] if jax is None else [os.path.dirname(jax)]))
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(inside):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, stacklevel=level)

@@ -8,7 +8,7 @@ from jax import lax
 
 import jaxmlir
 from jaxmlir.errors import ArgumentError
-from jaxmlir.support.files import warn
+from jaxmlir.support.warn import warn
 
 W, XS = 0.1 * jnp.ones((64, 64)), jnp.ones((200, 64, 64))
 

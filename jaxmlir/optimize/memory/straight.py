@@ -41,9 +41,9 @@ from jaxmlir.optimize.barriers import WaitFence, waiting
 from jaxmlir.optimize.compared_arrays import rounded_in_ways
 from jaxmlir.optimize.memory.profile import MemoryProfile, peak_beside_results
 from jaxmlir.passes.remarks import remark, unheard
-from jaxmlir.support.files import warn
 from jaxmlir.support.options import in_units
 from jaxmlir.support.progress import ProgressReporter, progress
+from jaxmlir.support.warn import warn
 
 SEGMENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """The numbers of segments that are tried: more segments recompute more, up to all ops."""

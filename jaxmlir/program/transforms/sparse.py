@@ -24,8 +24,8 @@ from jaxmlir.sparse.coloring import Coloring
 from jaxmlir.sparse.pattern import SparsityPattern
 from jaxmlir.sparse.relations import AffineSum, Piece, Size, at_most, larger
 from jaxmlir.sparse.symbolic import Stencil, SymbolicPattern, may_repeat
-from jaxmlir.support.files import warn
 from jaxmlir.support.options import integer
+from jaxmlir.support.warn import warn
 
 if TYPE_CHECKING:
     from jax.experimental.sparse import BCOO
