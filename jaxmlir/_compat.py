@@ -24,6 +24,7 @@ import contextlib
 import functools
 import importlib
 import inspect
+import os
 import re
 import sys
 import types
@@ -731,6 +732,18 @@ def trace_flat(function: Any, avals: Sequence[Any], info: Any) -> tuple[Any, lis
     wrapped = lu.wrap_init(function, debug_info=info.with_unknown_names())
     jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(wrapped, list(avals))
     return jaxpr, consts
+
+
+def hide_frames(folder: str) -> None:
+    """Has JAX leave the frames of a folder's files out of locations of equations, and out of
+    tracebacks of errors."""
+    from jax._src import source_info_util, traceback_util
+
+    source_info_util.register_exclusion(folder + os.sep)
+    traceback_util.register_exclusion(folder)
+    # JAX compares a file with each path in turn, on the disk, until one fits.
+    paths = traceback_util._exclude_paths
+    paths.insert(0, paths.pop())
 
 
 def debug_info(traced_for: str, name: str, n_args: int, n_results: int) -> Any:

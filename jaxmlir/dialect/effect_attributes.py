@@ -102,6 +102,11 @@ def _are_lasting(listed: ir.ArrayAttr) -> bool:
     return not all(map(is_droppable, listed))
 
 
+def is_on_operand(effect: ir.Attribute) -> bool:
+    """Whether an effect is on an operand, a reference."""
+    return isinstance(codec.decode(effect), effects.JaxprInputEffect)
+
+
 def is_droppable(effect: ir.Attribute) -> bool:
     """Whether JAX's dead code elimination may drop an op with this effect."""
     return pe.dceable_effects.contains(codec.decode(effect))

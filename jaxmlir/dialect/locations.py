@@ -15,7 +15,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from jaxmlir._compat import jax_mlir_ext, jaxlib_jax, mlir, source_info_util
+from jaxmlir._compat import hide_frames, jax_mlir_ext, jaxlib_jax, mlir, source_info_util
 from jaxmlir.dialect.ir import context, file_line_col, ir
 from jaxmlir.dialect.ir import frames as frames_of
 from jaxmlir.errors import Diagnostic, DiagnosticError
@@ -23,8 +23,8 @@ from jaxmlir.support.files import PACKAGE, directory, may_be_shown
 
 E = TypeVar("E", bound=DiagnosticError)
 
-# JAX's user frames must not include ours, which occur when a rule is traced.
-source_info_util.register_exclusion(PACKAGE)
+# Frames of ours occur when a rule is traced, dozens of them in a derivative.
+hide_frames(PACKAGE)
 
 _JAX = os.path.dirname(os.path.dirname(source_info_util.__file__)) + os.sep
 _NO_STACK = source_info_util.NameStack()

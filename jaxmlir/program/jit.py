@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, overload
 import jax
 
 from jaxmlir import targets
-from jaxmlir._compat import core, pe, user_function, without_dead_code
+from jaxmlir._compat import core, pe, rule_context, user_function, without_dead_code
 from jaxmlir.errors import Diagnostic, JaxmlirError
 from jaxmlir.passes import Pipeline
 from jaxmlir.passes.remarks import Sink
@@ -361,6 +361,10 @@ def _through_dialect(
     def through_dialect(*args: Any, **kwargs: Any) -> Any:
         if jax.config.jax_disable_jit:
             return fun(*args, **kwargs)
+        with rule_context():
+            return staged(args, kwargs)
+
+    def staged(args: Any, kwargs: Any) -> Any:
         if stager.level or stager.memory_budget is not None:
             traced = trace_staged(args, kwargs)
         else:

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from jaxmlir._compat import effects
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.dialect import codec
+from jaxmlir.dialect import effect_attributes
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES
 from jaxmlir.dialect.ir import body_of, func, ir, symbol_uses
 from jaxmlir.dialect.module import Module
@@ -57,7 +56,7 @@ class GivenEffects:
 def listed(function: func.FuncOp) -> set[ir.Attribute]:
     """The effects that the ops of a function list, except those on operands."""
     effect_set = set().union(*map(_effects, body_of(function).operations))
-    return {e for e in effect_set if not isinstance(codec.decode(e), effects.JaxprInputEffect)}
+    return {effect for effect in effect_set if not effect_attributes.is_on_operand(effect)}
 
 
 def _effects(op: Any) -> set[ir.Attribute]:

@@ -265,3 +265,14 @@ def test_every_pass_keeps_lines_and_name_stacks(name):
             known = before.get(op, {""})
             assert any(old in scopes for old in known), f"{op} is in {scopes!r}, was in {known}"
     assert ran
+
+
+def test_tracebacks_do_not_contain_our_frames():
+    @jaxmlir.jit(optimize=2)
+    def failing(x):
+        raise RuntimeError(str(x))
+
+    with pytest.raises(RuntimeError) as error:
+        failing(X)
+    files = {entry.path.name for entry in error.traceback}
+    assert files == {"test_locations.py"}

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
+from jax.experimental import io_callback
 from random_programs import budget, programs, run
 
 import jaxmlir
@@ -690,3 +691,33 @@ def test_what_a_gather_fills_with_zeros_or_nan_is_pushed_forward():
     _, pushed = jaxmlir.trace(pick)(x).jvp(custom_vjp_forward="transpose")((x,), (t,))
     (want,) = jax.linear_transpose(lambda ct: backward(None, ct)[0], x[1:])(t)
     np.testing.assert_array_equal(pushed, want)
+
+
+# --- calls with effects -------------------------------------------------------------------------
+
+
+def test_calls_with_effects():
+    seen = []
+
+    @jax.jit
+    def noting(x):
+        y = io_callback(lambda x: seen.append(float(x)) or x * 2, x, x, ordered=True)
+        return jnp.sin(x) * y
+
+    @jax.jit
+    def f(x):
+        return noting(lax.stop_gradient(x)) * noting(lax.stop_gradient(x + 1)) * jnp.exp(x)
+
+    def noted(function):
+        seen.clear()
+        result = jax.jit(function)(f32(0.3))
+        jax.effects_barrier()
+        return np.array([*map(float, jax.tree.leaves(result)), *seen])
+
+    program = jaxmlir.trace(f)(f32(0.3))
+    twice = program.grad().jvp()
+    assert "func.func private @f_0.fwd" in program.grad().as_text()
+    close(noted(program.grad()), noted(jax.grad(f)))
+    close(noted(lambda x: twice((x,), (x,))), noted(lambda x: jax.jvp(jax.grad(f), (x,), (x,))))
+    with pytest.raises(TransformError, match="io_callback' op cannot be batched: .* ordered"):
+        program.vmap(axis_size=2)

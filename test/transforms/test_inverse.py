@@ -638,13 +638,16 @@ ERRORS = {
     "floor": (lambda x: jnp.floor(x) + 1.0, "'jaxpr.floor' op .*: floor is many-to-one"),
     "in a called function": (lambda x: jax.jit(jnp.abs)(x), "'jaxpr.abs' op .* same absolute"),
     "in a loop": (loop_of_rounds, "'jaxpr.scan' op [^@]*note: 'jaxpr.round' op .* many-to-one"),
-    "integers": (lambda x: x / 2 * jnp.arange(3), "elements of operand 0 are multiplied by a"),
+    "integers": (lambda x: x / 2 * jnp.arange(3), "operand 0 does not follow where .* constant 0"),
     "matrix": (lambda x: MATRIX[:2] @ x, "the known matrix is 2 by 3, not square"),
     "indices alike": (
         lambda x: x.at[np.array([0, 0])].add(x[1:]),
         "'jaxpr.scatter_add' op .* its operands 0 and 2 are unknown",
     ),
+    "powers": (lambda x: x ** np.float32([1, 2, 0]), "operand 0 .* operand 1 is a constant 0"),
+    "powers of one": (lambda x: np.float32([2, 1, 3]) ** x, "operand 0 is a constant 0 or 1"),
     "predicate": (lambda x: jnp.where(x > 0, x, 2 * x), "'jaxpr.select_n' op .* are unknown"),
+    "quotient of zero": (lambda x: np.float32([1, 0, 2]) / x, "operand 0 is a constant 0"),
     "sum": (lambda x: jnp.sum(x), "'jaxpr.reduce_sum' op .*: a reduction is many-to-one"),
     "trip count": (
         lambda x: lax.while_loop(lambda x: x[0] < 9, lambda x: 2 * x, x),

@@ -1,6 +1,7 @@
 """``jaxpr.jit`` and similar ops only say which function to run: their rules are the passes.
 
-A call with placement, donation or effects is left to JAX's rule, which handles these.
+A call with placement, donation, or effects on references is left to JAX's rule, which handles
+these.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from jaxmlir.dialect.builder import create, returned, set_attribute, set_results, symbol_ref
+from jaxmlir.dialect.effect_attributes import effects_of, is_on_operand
 from jaxmlir.dialect.ir import ir
 from jaxmlir.support.masks import Dims, Mask
 from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
@@ -108,7 +110,10 @@ class Call(HigherOrderRule):
 
     def __init__(self, callee: str, *plain: str):
         self.callee = callee
-        self.plain = frozenset({callee, "jaxpr.ctx", *plain})
+        self.plain = frozenset({callee, "jaxpr.ctx", "jaxpr.effects", *plain})
+
+    def handles(self, op: Any) -> bool:
+        return super().handles(op) and not any(map(is_on_operand, effects_of(op) or ()))
 
     def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask:
         return active_results(rules, self._symbol(op), active, kind)
@@ -162,6 +167,10 @@ class Call(HigherOrderRule):
         pattern: tuple[Any, ...],
     ) -> Emitter:
         attributes = attributes | {self.callee: symbol_ref(symbol)}
+        if attributes.pop("jaxpr.effects", None) is not None:
+            effects = rules.functions.given_effects.of_call(symbol)
+            if effects is not None:
+                attributes["jaxpr.effects"] = effects
         types = list(rules.program.function(symbol).type.results)
         return Emitter(pattern, lambda args: create(name, types, args, attributes))
 

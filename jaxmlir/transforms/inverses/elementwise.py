@@ -15,9 +15,17 @@ import numpy as np
 from jax import lax
 from jax.scipy.special import ndtri
 
-from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of, holds
-from jaxmlir.transforms.inverses.rule import RULES, Formula, Formulas, binary, quotient, unary, wide
+from jaxmlir.transforms.inverses.rule import (
+    RULES,
+    Formula,
+    Formulas,
+    binary,
+    is_constant,
+    quotient,
+    unary,
+    wide,
+)
 from jaxmlir.transforms.inverses.solver import NotInvertible, Site
 
 LOG_2 = math.log(2.0)
@@ -62,7 +70,7 @@ class Product(Formulas):
             return
         zero = np.zeros(result.size, bool)
         for operand in site.operands:
-            zero |= _zeros(site, operand)
+            zero |= is_constant(site, operand, (0,))
         where = np.flatnonzero(zero & ~result.known())
         if where.size:
             dtype = aval_of(site.results[0].type).dtype
@@ -70,32 +78,19 @@ class Product(Formulas):
             site.tell(site.results[0], value, where)
 
 
-def _zeros(site: Site, operand: ir.Value) -> np.ndarray:
-    """Where an operand of a product is a constant zero."""
-    result = site.solver.of(site.results[0])
-    static = site.solver.static(operand) if result.static else None
-    if static is None:
-        return np.zeros(result.size if result.static else 0, bool)
-    return np.broadcast_to(static == 0, result.shape).ravel()
-
-
-def _lost(site: Site, target: ir.Value) -> np.ndarray:
-    first, second = site.operands
-    return _zeros(site, second if target == first else first)
-
-
 RULES["mul"] = Product(
     {(0,): _FACTOR, (1,): _FACTOR},
     {(0, 1): Formula(lax.sqrt)},
     elementwise=True,
     check=_multiplication,
-    lost=_lost,
+    lost={0: (0,), 1: (0,)},
 )
 binary(
     "div",
     Formula(lambda z, y: z * y, lambda x, z, y: -_log_abs(y)),
     Formula(lambda z, x: x / z, lambda y, z, x: _log_abs(z) - _log_abs(y)),
     check=_floating,
+    lost={1: (0,)},
 )
 binary(
     "pow",
@@ -107,6 +102,7 @@ binary(
         lambda z, x: lax.log(z) / lax.log(x), lambda y, z, x: _log_abs(z) + _log_abs(jnp.log(x))
     ),
     check=_floating,
+    lost={0: (0,), 1: (0, 1)},
 )
 binary("atan2", Formula(lambda z, x: x * lax.tan(z)), Formula(lambda z, y: y / lax.tan(z)))
 unary("neg", lax.neg, None)

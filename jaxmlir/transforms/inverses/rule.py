@@ -136,21 +136,19 @@ class Formulas(InverseRule):
     check: Callable[..., None] | None = None
     """``(unknown operands, *operand avals, **attributes)``; raises :class:`NotInvertible` for
     operands that have no inverse."""
-    lost: Callable[[Site, Any], Any] | None = None
-    """``(site, operand)`` -> the elements of an operand about which the result says nothing, as in
-    a product with a constant zero."""
+    lost: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """For an operand, the values of the other one with which the result says nothing about it, as
+    in a product with zero.  Only constants are compared with them."""
 
     def learn(self, site: Site) -> None:
         learn(self, site)
 
     def why_not(self, site: Site) -> str | None:
-        unknown = (i for i, v in enumerate(site.operands) if site.whole(v) is None)
-        lost = next((i for i in unknown if _is_lost(self, site, site.operands[i]).any()), None)
-        return (
-            None
-            if lost is None
-            else f"elements of operand {lost} are multiplied by a constant zero"
-        )
+        for i, operand in enumerate(site.operands):
+            if site.whole(operand) is None and _is_lost(self, site, operand).any():
+                values = " or ".join(map(str, self.lost[i]))
+                return f"operand {i} does not follow where operand {1 - i} is a constant {values}"
+        return None
 
     def forward(self, site: Site) -> None:
         if self.elementwise:
@@ -196,9 +194,22 @@ def _in_part(rule: Formulas, site: Site, targets: Sequence[ir.Value]) -> bool:
     return False
 
 
-def _is_lost(rule: Formulas, site: Site, target: ir.Value) -> Any:
-    """Which elements of an operand the result says nothing about."""
-    return np.zeros(0, bool) if rule.lost is None else rule.lost(site, target)
+def _is_lost(rule: Formulas, site: Site, target: ir.Value) -> np.ndarray:
+    """Which elements of an operand the result says nothing about, as a flat mask."""
+    if not rule.lost:
+        return np.zeros(0, bool)
+    index = site.operands.index(target)
+    return is_constant(site, site.operands[1 - index], rule.lost.get(index, ()))
+
+
+def is_constant(site: Site, operand: ir.Value, values: Sequence[int]) -> np.ndarray:
+    """Where an operand is a constant of some values, as a flat mask of the elements of the result;
+    empty for a result of unknown size."""
+    result = site.solver.of(site.results[0])
+    static = site.solver.static(operand) if result.static else None
+    if static is None:
+        return np.zeros(result.size if result.static else 0, bool)
+    return np.broadcast_to(np.isin(static, values), result.shape).ravel()
 
 
 @dataclass
@@ -236,8 +247,8 @@ class _RuleApplication:
             for operand in site.operands:
                 if operand != target:
                     solvable = solvable & _known_elements(site.solver.of(operand), shape)
-            if self.rule.lost is not None:
-                solvable = solvable & ~self.rule.lost(site, target)
+            if self.rule.lost:
+                solvable = solvable & ~_is_lost(self.rule, site, target)
             places = tuple(i for i, v in enumerate(site.operands) if v == target)
             formula, targets = _formula(self.rule, site, places)
             if formula is not None and solvable.any():
@@ -475,11 +486,13 @@ def binary(
     same: Formula | None = None,
     *,
     check: Callable[..., None] | None = None,
+    lost: Mapping[int, tuple[int, ...]] | None = None,
 ) -> None:
     """The rule of an elementwise op of two operands: how each follows from the other, and how both
     follow if they are one value."""
     formulas = {(i,): f for i, f in enumerate((first, second)) if f is not None}
-    RULES[name] = Formulas(formulas, {(0, 1): same} if same else {}, (), True, check)
+    together = {(0, 1): same} if same else {}
+    RULES[name] = Formulas(formulas, together, (), True, check, lost or {})
 
 
 def whole(
