@@ -315,7 +315,7 @@ class Tracer(Interpreter):
         depend = [x.rows is not None for x in carry]
         while True:
             relation = self._relation(symbol, [*consts, *carry, *slices], len(consts), depend)
-            grown = [a or r is not None for a, r in zip(depend, relation.rows, strict=False)]
+            grown = [a or r.nnz > 0 for a, r in zip(depend, relation.rows, strict=False)]
             if grown == depend:
                 break
             depend = grown
@@ -346,7 +346,7 @@ class Tracer(Interpreter):
         """
         columns, inner = self.columns, relation.columns
         size, inputs = sum(x.size for x in begin), inner.inputs
-        graph = inner.links([relation.of(i, x.size) for i, x in zip(results, begin, strict=True)])
+        graph = inner.links([relation.rows[i] for i in results])
         # The elements of the values are the same vertices as results and as arguments.
         vertices = np.arange(graph.shape[0], dtype=graph.indices.dtype)
         start = size + relation.starts[first]
@@ -378,7 +378,7 @@ class Tracer(Interpreter):
             for x, d, start, size in zip(arguments, pattern, starts, sizes, strict=False)
         ]
         inner = Tracer(self.program, columns, self.reasons)
-        rows = [x.rows for x in inner.enter(Frame(symbol, None), values)]
+        rows = [_rows_of(x, columns) for x in inner.enter(Frame(symbol, None), values)]
         return Relation(columns, rows, pattern, starts)
 
     def _closure(self, step: Rows, base: Rows) -> Rows:
@@ -408,13 +408,9 @@ class Relation(NamedTuple):
     """
 
     columns: Columns
-    rows: list[Rows | None]
+    rows: list[Rows]
     pattern: list[bool]
     starts: np.ndarray
-
-    def of(self, result: int, size: int) -> Rows:
-        rows = self.rows[result]
-        return empty(size, self.columns.width) if rows is None else rows
 
 
 def _shapes_of(node: Node) -> list[tuple[int, ...]]:
@@ -428,7 +424,7 @@ def _rows_of(x: Value, columns: Columns) -> Rows:
 def _stacked(
     columns: Columns,
     relation: Relation,
-    rows: Rows | None,
+    rows: Rows,
     fixed: Sequence[Value],
     arrays: Sequence[Value],
     length: int,
@@ -442,7 +438,7 @@ def _stacked(
     Raises:
       PatternTooDense: the body's result depends on too many elements.
     """
-    if rows is None:
+    if not rows.nnz:
         return None
     rows = relation.columns.written_out(rows)
     arguments = [*fixed, *(Value(x.shape[1:]) for x in arrays)]
