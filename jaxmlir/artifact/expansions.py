@@ -26,7 +26,6 @@ import contextlib
 import functools
 import itertools
 import re
-import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -37,13 +36,10 @@ from jaxmlir._compat import (
     ad,
     ad_util,
     batching,
-    cells_of,
     core,
     dtypes,
     hijax,
     in_context,
-    is_made_by,
-    mlir,
     open_jaxpr,
 )
 from jaxmlir.artifact.decompose import EXPANSION, erase_unused, may_expand
@@ -52,7 +48,6 @@ from jaxmlir.bridge.custom_rules.identity import Identities
 from jaxmlir.dialect import codec, op_signature, ops, primitives
 from jaxmlir.dialect.builder import create, reachable, rename_call, symbol_ref, write_return
 from jaxmlir.dialect.codec import pytrees
-from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL
 from jaxmlir.dialect.ir import context, dialect_ops, functions, ir, new_function, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
@@ -125,7 +120,7 @@ def _may_have_objects(name: str) -> bool:
         return False
     has_objects = any(attr.kind.removesuffix("?") == "handle" for attr in record.attributes)
     primitive = primitives.find(record.name) if has_objects else None
-    return primitive is not None and _lowered_function(primitive) is not None
+    return primitive is not None and jax_rules.lowered_function(primitive) is not None
 
 
 # --- writing -------------------------------------------------------------------------------------
@@ -189,7 +184,7 @@ def _key(rules: Rules, op: Any, signature: Signature, identities: Identities) ->
         with contextlib.suppress(Exception):  # of the user's functions
             (eqn,) = open_jaxpr(rules.jaxpr_of(op, op.name))[0].eqns
             avals = [v.aval for v in eqn.invars]
-            call = jax_rules.trace_flat(_implementation(eqn), avals, op.name)
+            call = jax_rules.trace_flat(jax_rules.implementation(eqn), avals, op.name)
             return op.name, signature.types, identities(eqn.params), identities(call)
     return signature
 
@@ -268,7 +263,7 @@ class _Expander:
 
     def expansion(self) -> _PrimitiveExpansion:
         with_vjp = self.with_rules and self._has("vjp_fwd") and not self._has("jvp")
-        function = _with_vjp(self.high_level) if with_vjp else _implementation(self.eqn)
+        function = _with_vjp(self.high_level) if with_vjp else jax_rules.implementation(self.eqn)
         self.call = jax_rules.trace_flat(function, self.avals, self.name)
         symbol = self.written(self.call, "")
         if self.with_rules and not with_vjp and not self.eqn.effects:
@@ -386,7 +381,7 @@ class _Expander:
             eqns = open_jaxpr(by_rule)[0].eqns
             name = primitives.op_name(eqns[0].primitive.name) if len(eqns) == 1 else ""
             if name and (may_expand(name) or _may_have_objects(name)):
-                function = _implementation(eqns[0])
+                function = jax_rules.implementation(eqns[0])
                 by_rule = jax_rules.trace_flat(function, by_rule.in_avals, self.name)
             in_axes = tuple([0 if batched else None for batched in mask])
             function = jax.vmap(core.jaxpr_as_fun(self.call), in_axes, axis_size=size)
@@ -451,44 +446,9 @@ def _rules_for(
     return [rules[mask] for mask in ordered], None if rules else first
 
 
-def _lowered_function(primitive: Any) -> tuple[Callable[..., Any], bool] | None:
-    """The JAX function that a primitive is lowered by, and whether it returns a list."""
-    rule = getattr(mlir._lowerings.get(primitive), "rule", None)
-    if isinstance(rule, types.FunctionType) and is_made_by(rule, mlir.__name__, ("lower_fun",)):
-        cells = cells_of(rule)
-        return cells["fun"].cell_contents, cells["multiple_results"].cell_contents
-    return None
-
-
-def _implementation(eqn: Any) -> Callable[..., list[Any]]:
-    """The computation of an equation, as a function of its operands."""
-    primitive, params = eqn.primitive, eqn.params
-    if primitive.name in HIGH_LEVEL:
-        return lambda *operands: list(primitive.to_lojax(*operands, **params))
-    default = primitive.impl, primitive.multiple_results
-    function, several = _lowered_function(primitive) or default
-
-    def implementation(*operands: Any) -> list[Any]:
-        results = function(*operands, **params)
-        results = list(results) if several else [results]
-        return list(map(_as_type, results, [v.aval for v in eqn.outvars]))
-
-    return implementation
-
-
 def _as_call(closed: Any, avals: Sequence[Any], name: str) -> Any:
     """A jaxpr whose only equation calls another jaxpr."""
     return jax_rules.trace_flat(jax.jit(core.jaxpr_as_fun(closed)), avals, name)
-
-
-def _as_type(value: Any, aval: Any) -> Any:
-    """A result, converted to the type that the primitive's abstract evaluation gives."""
-    have = core.typeof(value)
-    if (have.dtype, have.weak_type) == (aval.dtype, aval.weak_type):
-        return value
-    return jax.lax.convert_element_type_p.bind(
-        value, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None
-    )
 
 
 def _with_vjp(prim: Any) -> Callable[..., Any]:

@@ -76,10 +76,11 @@ def of_result(node: Node, operands: Sequence[Bounds]) -> Bounds:
 
 
 def zeros_of_result(node: Node, operands: Sequence[Bounds]) -> Bounds:
-    """The bounds of the result of an op of :data:`KEEPS_ZEROS`, an array of floats."""
+    """The bounds of the result of an op of :data:`KEEPS_ZEROS` or :data:`SUMS`: its zeros."""
     (aval,) = node.avals()
-    if node.name == "jaxpr.mul":
-        is_zero = functools.reduce(np.logical_or, ((x.low == 0) & (x.high == 0) for x in operands))
+    if node.name in ("jaxpr.mul", *SUMS):
+        of_any = np.logical_and if node.name in SUMS else np.logical_or
+        is_zero = functools.reduce(of_any, ((x.low == 0) & (x.high == 0) for x in operands))
         bounds: Bounds | None = _zeros_at(is_zero)
     elif node.name == "jaxpr.select_n":
         bounds = _select(node, *operands)
@@ -242,6 +243,9 @@ _RULES: dict[str, BoundsRule] = {
     "stop_gradient": lambda node, x: x,
     "sub": lambda node, x, y: Bounds(x.low - y.high, x.high - y.low),
 }
+
+SUMS = frozenset(f"jaxpr.{name}" for name in ("add", "add_any", "neg", "sub"))
+"""Ops on floats whose result is zero where all operands are known to be zero."""
 
 KEEPS_ZEROS = frozenset(f"jaxpr.{name}" for name in ("mul", "select_n", *MOVES))
 """Ops on floats whose result is zero where an operand is known to be zero."""

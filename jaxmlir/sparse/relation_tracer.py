@@ -59,6 +59,9 @@ class SymbolicTracer(Tracer):
     ) -> list[Value]:
         return [Value(shape) for shape in shapes]
 
+    def _custom_linear_solve(self, node: Node, operands: list[Value]) -> list[Value]:
+        return self.leaf(node, operands)
+
     def _taken(self, which: Value, branches: Sequence[str]) -> Sequence[str]:
         if which.known is None or isinstance(which.known, SymbolicArray):
             return branches

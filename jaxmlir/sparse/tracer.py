@@ -10,7 +10,11 @@ A scan with few ops, all iterations together, is interpreted iteration by iterat
 any other loop is interpreted with inputs of its own, which gives a relation ``T`` between the
 operands and the results of one iteration.  The reflexive and transitive closure of ``T`` says what
 the carry depends on after any number of iterations.  Elements of a strongly connected component
-depend on the same inputs.
+depend on the same inputs.  The solution of a linear system is found in the same way: the inverse of
+a matrix is a polynomial in it, so an element depends on what paths in the matrix's graph lead to.
+
+An op without a rule that JAX lowers by a function, as a product with a sparse array, is interpreted
+by the ops of this function.
 """
 
 from __future__ import annotations
@@ -23,9 +27,11 @@ import jax
 import numpy as np
 from scipy import sparse
 
-from jaxmlir._compat import core
+from jaxmlir._compat import core, open_jaxpr
+from jaxmlir.bridge.importer import import_jaxpr
 from jaxmlir.dialect import locations
-from jaxmlir.dialect.ir import context
+from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL
+from jaxmlir.dialect.ir import context, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import CALLEES, Trait, with_trait
 from jaxmlir.errors import Diagnostic
@@ -36,6 +42,8 @@ from jaxmlir.sparse.index_sets import Columns, PatternTooDense, Rows, empty
 from jaxmlir.sparse.movement import VALUES
 from jaxmlir.sparse.rules import LeafOp, Value
 from jaxmlir.support.masks import split
+from jaxmlir.transforms.jax_rules import implementation, lowered_function, trace_flat
+from jaxmlir.transforms.templates import Rules
 
 _CLOSURE = 20_000_000
 """Closures of at most this many elements are computed; larger ones are replaced by dense blocks."""
@@ -74,22 +82,53 @@ class Tracer(Interpreter):
     def _evaluate(self, node: Node, operands: list[Value]) -> list[Value]:
         if node.name in _CALLS:
             return self.enter(Frame(node.get(_CALLS[node.name]), node), operands)
-        if node.name in _CONTROL:
-            return getattr(self, _CONTROL[node.name])(node, operands)
-        return self.leaf(node, operands)
+        if node.name not in _CONTROL:
+            return self.leaf(node, operands)
+        said = len(self.reasons)
+        try:
+            values = getattr(self, _CONTROL[node.name])(node, operands)
+        except PatternTooDense:
+            return self._dense(node, operands)
+        if len(self.reasons) == said and (why := self._mixes(operands, [x.rows for x in values])):
+            self._because(node, why)
+        return values
 
     def leaf(self, node: Node, operands: list[Value]) -> list[Value]:
-        shapes = [tuple(getattr(aval, "shape", ())) for aval in node.avals()]
         if all(x.rows is None for x in operands):
-            return self._independent(node, operands, shapes)
-        leaf = LeafOp(self.columns, node, operands, shapes, self.program)
+            return self._independent(node, operands, _shapes_of(node))
+        leaf = LeafOp(self.columns, node, operands, _shapes_of(node), self.program)
         sets, terms = self._sets(leaf)
         if sets is None:
-            sets = self._all(leaf)
-            self._because(node, "no rule says which inputs it depends on, so all are assumed")
+            return self._lowered(node, operands) or self._dense(node, operands)
         if said := self._mixes(operands, sets):
             self._because(node, said)
-        return [Value(shape, rows, terms=terms) for shape, rows in zip(shapes, sets, strict=True)]
+        pairs = zip(leaf.shapes, sets, strict=True)
+        return [Value(shape, rows, terms=terms) for shape, rows in pairs]
+
+    def _lowered(self, node: Node, operands: list[Value]) -> list[Value]:
+        """The results of an op that JAX lowers by a function, by the ops that this function is
+        traced to; none if it is lowered in another way."""
+        with scope():
+            (eqn,) = open_jaxpr(Rules(self.program).jaxpr_of(node.op, node.name))[0].eqns
+            if not (eqn.primitive.name in HIGH_LEVEL or lowered_function(eqn.primitive)):
+                return []
+            try:
+                avals = [v.aval for v in eqn.invars]
+                importer = import_jaxpr(trace_flat(implementation(eqn), avals, "main"))
+            except Exception:  # of the user's function
+                return []
+        program = type(self.program).of_import(importer)
+        inner = type(self)(program, self.columns, {})
+        values = inner.enter(Frame("main", None), operands)
+        if said := self._mixes(operands, [x.rows for x in values]):
+            self._because(node, said)
+        return values
+
+    def _dense(self, node: Node, operands: list[Value]) -> list[Value]:
+        """The results of an op that may depend on everything that any operand depends on."""
+        leaf = LeafOp(self.columns, node, operands, _shapes_of(node), self.program)
+        self._because(node, "no rule says which inputs it depends on, so all are assumed")
+        return list(map(Value, leaf.shapes, self._all(leaf)))
 
     def _sets(self, leaf: LeafOp) -> tuple[Any, rules.Terms]:
         """The sets of an op's results, ``None`` if no rule knows them, and the result's terms."""
@@ -193,6 +232,18 @@ class Tracer(Interpreter):
         groups = split(operands, node.get("num_consts", 0), node.get("num_carry", 0))
         return self._scan_as_relation(node, *groups)
 
+    def _custom_linear_solve(self, node: Node, operands: list[Value]) -> list[Value]:
+        """The solution ``x`` of ``A x = b``."""
+        lengths, symbol = node.get("const_lengths"), node.get("jaxprs").matvec
+        of_matrix, right = operands[: lengths.matvec], operands[sum(lengths) :]
+        is_fixed = all(x.rows is None for x in of_matrix)
+        if not is_fixed or len(right) < len(node.results) or all(x.rows is None for x in right):
+            return self.leaf(node, operands)
+        solution = [Value(x.shape) for x in right]
+        arguments, first = [*of_matrix, *solution], len(of_matrix)
+        relation = self._relation(symbol, arguments, first, [True] * len(right))
+        return self._reached(relation, arguments, first, range(len(right)), right)
+
     def _taken(self, which: Value, branches: Sequence[str]) -> Sequence[str]:
         """The branches that an index may mean."""
         first, last = (int(np.clip(x, 0, len(branches) - 1)) for x in which.bounds())
@@ -264,25 +315,49 @@ class Tracer(Interpreter):
         depend = [x.rows is not None for x in carry]
         while True:
             relation = self._relation(symbol, [*consts, *carry, *slices], len(consts), depend)
-            grown = [a or r is not None for a, r in zip(depend, relation.rows, strict=False)]
+            grown = [a or r.nnz > 0 for a, r in zip(depend, relation.rows, strict=False)]
             if grown == depend:
                 break
             depend = grown
         depending = [i for i, d in enumerate(depend) if d]
         if not depending:
             return carry, relation
-        columns, first, last = self.columns, len(consts), len(consts) + len(carry)
-        sizes = [carry[i].size for i in depending]
-        step = relation.all_of(depending, sizes)
-        begin = [_rows_of(carry[i], columns) for i in depending]
+        begin = [carry[i] for i in depending]
         blank = [x.with_rows(None) for x in carry]
-        outside = relation.applied(columns, step, [*consts, *blank, *slices])
-        base = columns.union(columns.joined(begin), outside)
-        whole = self._closure(step[:, relation.starts[first] : relation.starts[last]], base)
-        ends = np.cumsum([0, *sizes])
-        for i, start, end in zip(depending, ends[:-1], ends[1:], strict=True):
-            carry[i] = carry[i].with_rows(whole[start:end])
+        arguments = [*consts, *blank, *slices]
+        reached = self._reached(relation, arguments, len(consts), depending, begin)
+        for i, x in zip(depending, reached, strict=True):
+            carry[i] = x
         return carry, relation
+
+    def _reached(
+        self,
+        relation: Relation,
+        arguments: Sequence[Value],
+        first: int,
+        results: Sequence[int],
+        begin: Sequence[Value],
+    ) -> list[Value]:
+        """The values ``y = begin + f(..., y, ...)``: what paths in the relation lead to.
+
+        Args:
+          first: the number of the first argument that is one of the values.
+          results: the numbers of the function's results that are the values.
+        """
+        columns, inner = self.columns, relation.columns
+        size, inputs = sum(x.size for x in begin), inner.inputs
+        graph = inner.links([relation.rows[i] for i in results])
+        # The elements of the values are the same vertices as results and as arguments.
+        vertices = np.arange(graph.shape[0], dtype=graph.indices.dtype)
+        start = size + relation.starts[first]
+        vertices[start : start + size] = np.arange(size)
+        graph.indices = vertices[graph.indices]
+        base = [*begin, *(x for x, d in zip(arguments, relation.pattern, strict=True) if d)]
+        hubs = empty(graph.shape[0] - size - inputs, columns.width)
+        whole = self._closure(graph, columns.joined([*(_rows_of(x, columns) for x in base), hubs]))
+        ends = np.cumsum([0, *(x.size for x in begin)])
+        triples = zip(begin, ends[:-1], ends[1:], strict=True)
+        return [x.with_rows(whole[start:end]) for x, start, end in triples]
 
     def _relation(
         self, symbol: str, arguments: Sequence[Value], first: int, depend: Sequence[bool]
@@ -303,21 +378,11 @@ class Tracer(Interpreter):
             for x, d, start, size in zip(arguments, pattern, starts, sizes, strict=False)
         ]
         inner = Tracer(self.program, columns, self.reasons)
-        rows = [x.rows for x in inner.enter(Frame(symbol, None), values)]
-        try:
-            rows = [r if r is None else columns.written_out(r, _CLOSURE) for r in rows]
-        except PatternTooDense:
-            rows = [r if r is None else _full(r.shape[0], columns.inputs) for r in rows]
-        return Relation(rows, pattern, starts)
+        rows = [_rows_of(x, columns) for x in inner.enter(Frame(symbol, None), values)]
+        return Relation(columns, rows, pattern, starts)
 
     def _closure(self, step: Rows, base: Rows) -> Rows:
-        """The sets of a carry after any number of iterations.
-
-        Args:
-          step: for each element of the new carry, the elements of the old one that it reads.
-          base: the sets of the elements from other sources: the initial carry, and operands of an
-            iteration that are not carried.
-        """
+        """For each vertex of a graph, the union of the sets of all vertices that paths lead to."""
         size, columns = step.shape[0], self.columns
         count, labels = sparse.csgraph.connected_components(step, connection="strong")
         member = rules.reads(labels, np.arange(size), count, size)
@@ -336,28 +401,20 @@ class Relation(NamedTuple):
     """The elements of a function's own arguments that its results depend on.
 
     Attributes:
-      rows: for each result, a matrix whose columns are the elements of the depending arguments.
+      columns: the columns of ``rows``: the elements of the arguments that depend on an input.
+      rows: the sets of each result.
       pattern: for each argument, whether it depends on an input.
       starts: the first column of each argument.
     """
 
-    rows: list[Rows | None]
+    columns: Columns
+    rows: list[Rows]
     pattern: list[bool]
     starts: np.ndarray
 
-    def all_of(self, results: Sequence[int], sizes: Sequence[int]) -> Rows:
-        """The rows of several results, one result after the other."""
-        width = int(self.starts[-1])
-        parts = [self.rows[i] for i in results]
-        pairs = zip(parts, sizes, strict=True)
-        return sparse.vstack([empty(n, width) if r is None else r for r, n in pairs], format="csr")
 
-    def applied(self, columns: Columns, rows: Rows, arguments: Sequence[Value]) -> Rows:
-        """The sets of results, for a call of the function with the given arguments."""
-        sets = [_rows_of(x, columns) for x, d in zip(arguments, self.pattern, strict=True) if d]
-        if not sets:
-            return empty(rows.shape[0], columns.width)
-        return columns.through(rows, columns.joined(sets))
+def _shapes_of(node: Node) -> list[tuple[int, ...]]:
+    return [tuple(getattr(aval, "shape", ())) for aval in node.avals()]
 
 
 def _rows_of(x: Value, columns: Columns) -> Rows:
@@ -367,21 +424,26 @@ def _rows_of(x: Value, columns: Columns) -> Rows:
 def _stacked(
     columns: Columns,
     relation: Relation,
-    rows: Rows | None,
+    rows: Rows,
     fixed: Sequence[Value],
     arrays: Sequence[Value],
     length: int,
 ) -> Rows | None:
-    """The sets of a stacked result (ys), given the rows of the body's result.
+    """The sets of a stacked result (ys), given those of the body's result in the relation.
 
     Args:
       fixed: the loop-invariant operands and the carry.
       arrays: the arrays that the scan slices (xs).
+
+    Raises:
+      PatternTooDense: the body's result depends on too many elements.
     """
-    if rows is None:
+    if not rows.nnz:
         return None
-    blank = [Value(x.shape[1:]) for x in arrays]
-    same = relation.applied(columns, rows, [*fixed, *blank])
+    rows = relation.columns.written_out(rows)
+    arguments = [*fixed, *(Value(x.shape[1:]) for x in arrays)]
+    base = [_rows_of(x, columns) for x, d in zip(arguments, relation.pattern, strict=True) if d]
+    same = columns.through(rows, columns.joined(base))
     sets = columns.take(same, np.tile(np.arange(rows.shape[0]), length))
     for i, x in enumerate(arrays, len(fixed)):
         if x.rows is not None:
@@ -397,11 +459,9 @@ def _stack_known(parts: Sequence[Value]) -> Any:
 
 
 _CALLS = CALLEES | {"jaxpr.linear_call": "callee", "jaxpr.remat_opt": "fwd_jaxpr"}
-_CONTROL = {f"jaxpr.{name}": f"_{name}" for name in ("cond", "scan", "while")}
-
-
-def _full(rows: int, width: int) -> Rows:
-    return sparse.csr_matrix(np.ones((rows, width), bool))
+_CONTROL = {
+    f"jaxpr.{name}": f"_{name}" for name in ("cond", "custom_linear_solve", "scan", "while")
+}
 
 
 def _longest(rows: Rows | None) -> int:
@@ -410,6 +470,8 @@ def _longest(rows: Rows | None) -> int:
 
 def _may_have_zeros(node: Node, operands: Sequence[Value]) -> bool:
     """Whether elements of an op's result may be known to be zero."""
+    if node.name in bounds.SUMS:
+        return all(map(_may_be_zero, operands))
     if node.name not in bounds.KEEPS_ZEROS:
         return False
     if node.name == "jaxpr.select_n" and operands[0].known is None:

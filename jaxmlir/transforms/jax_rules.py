@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,18 +15,22 @@ from jaxmlir._compat import (
     ad,
     ad_util,
     batching,
+    cells_of,
     close_jaxpr,
     core,
     debug_info,
     dtypes,
     flatten_primals,
+    is_made_by,
     linearity,
+    mlir,
     open_jaxpr,
     pe,
     source_info_util,
     transposes_linearized,
 )
 from jaxmlir.dialect.codec.pytrees import BoolNode
+from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL
 from jaxmlir.dialect.types import linear_aval
 from jaxmlir.support.masks import Dims, Mask, chosen, filled, left_out, split
 
@@ -336,3 +341,41 @@ def trace_flat(function: Callable[..., list[Any]], avals: Sequence[Any], name: s
     """The closed jaxpr of a function of flat arguments."""
     info = debug_info(name, name, len(avals), 0)
     return close_jaxpr(*_compat.trace_flat(function, avals, info))
+
+
+# --- implementations ------------------------------------------------------------------------------
+
+
+def lowered_function(primitive: Any) -> tuple[Callable[..., Any], bool] | None:
+    """The JAX function that a primitive is lowered by, and whether it returns a list."""
+    rule = getattr(mlir._lowerings.get(primitive), "rule", None)
+    if isinstance(rule, types.FunctionType) and is_made_by(rule, mlir.__name__, ("lower_fun",)):
+        cells = cells_of(rule)
+        return cells["fun"].cell_contents, cells["multiple_results"].cell_contents
+    return None
+
+
+def implementation(eqn: Any) -> Callable[..., list[Any]]:
+    """The computation of an equation, as a function of its operands."""
+    primitive, params = eqn.primitive, eqn.params
+    if primitive.name in HIGH_LEVEL:
+        return lambda *operands: list(primitive.to_lojax(*operands, **params))
+    default = primitive.impl, primitive.multiple_results
+    function, several = lowered_function(primitive) or default
+
+    def implementation(*operands: Any) -> list[Any]:
+        results = function(*operands, **params)
+        results = list(results) if several else [results]
+        return list(map(_as_type, results, [v.aval for v in eqn.outvars]))
+
+    return implementation
+
+
+def _as_type(value: Any, aval: Any) -> Any:
+    """A result, converted to the type that the primitive's abstract evaluation gives."""
+    have = core.typeof(value)
+    if (have.dtype, have.weak_type) == (aval.dtype, aval.weak_type):
+        return value
+    return jax.lax.convert_element_type_p.bind(
+        value, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None
+    )

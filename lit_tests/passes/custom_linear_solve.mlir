@@ -8,6 +8,7 @@
 // RUN: jaxmlir-opt --jaxpr-vjp %s -o %t
 // RUN: FileCheck %s --check-prefix=BWD < %t
 // RUN: jaxmlir-opt --jaxpr-vmap='axis-size=3 in-axes=-1,0' %s | FileCheck %s --check-prefix=VMAP
+// RUN: jaxmlir-opt --jaxpr-jacobian-sparsity='argnums=0,1' %s 2>&1 >/dev/null | FileCheck %s --check-prefix=PATTERN
 // RUN: jaxmlir-run %t.lin --entry=f.lin --args '[2.0, 4.0], [5.0, 2.5], [1.0, 0.0], [0.0, 8.0]' | FileCheck %s --check-prefix=PUSH
 // RUN: jaxmlir-run %t --entry=f.bwd --args '[2.0, 4.0], [5.0, 2.5], [1.0, 8.0]' | FileCheck %s --check-prefix=PULL
 
@@ -29,6 +30,11 @@
 
 // The matrix is not batched, but its right-hand side is.
 // VMAP: "jaxpr.custom_linear_solve"(%{{.*}}) {{.*}}solve = @solve.vmap{{.*}} : (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>
+
+// The inverse of a diagonal matrix is diagonal, so the system does not mix its unknowns.
+// PATTERN:      <SparsityPattern 2 x 4, 4 elements
+// PATTERN-NEXT: {{.*}}
+// PATTERN-NEXT: 1 VJP
 
 // (0 - 1 5) / 2 and 8 / 4; then -(1 / 2) 5, -(8 / 4) 2.5 and 1 / 2, 8 / 4
 // PUSH: result: f32[2] = [-2.5, 2.0]

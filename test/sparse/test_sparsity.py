@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from jax import lax
+from jax.experimental.sparse import BCOO
 from random_programs import budget, forward_programs, reverse_programs, run
 from sampling import examples
 
@@ -119,6 +120,10 @@ TIGHT = {
     "stop": lambda x: lax.stop_gradient(x) * x[::-1],
     "scan": lambda x: lax.scan(lambda c, a: (c * a, c + a), jnp.float32(1), x)[1],
     "fori": recurrence,
+    "solve": lambda x: jnp.linalg.solve(UPPER, x),
+    "solve-diagonal": lambda x: jnp.linalg.solve(jnp.diag(x) + np.eye(5, dtype=np.float32), x),
+    "solve-batched": jax.vmap(lambda a: jnp.linalg.solve(jnp.outer(a, a) + UPPER[:1, :1], a[None])),
+    "sparse-matrix": lambda x: BCOO.fromdense(UPPER, nse=9) @ x**2,
     "batched": lambda x: jax.vmap(lambda i: x[i] ** 2)(jnp.arange(5)[::-1]),
     "tree": lambda x: {"a": x[:2] ** 2, "b": [x[2] * x[3]]},
     "long-scan": lambda x: lax.scan(lambda c, a: (c, c[0] * a), x, jnp.tile(x, 2000))[1][:7],
