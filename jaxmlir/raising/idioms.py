@@ -127,13 +127,13 @@ SAMPLERS = {"_gamma": (jax.random.gamma, jax.random.loggamma)}
 def written(w: BodyWriter, op: Any) -> Values | None:
     """The result of an op of :data:`LAST`, if it is the last op of an idiom."""
     by_first, operands = LAST[op.name], op.operands
-    names = [_name_of(v) for v in operands]
-    for name in (names[0], "_"):
-        for idiom in by_first.get(name, ()):
-            if all(map(_is_made_by, idiom.last[1:], names, operands)):
-                results = _traced(w, idiom, op.results[0], w.env)
-                if results is not None:
-                    return results
+    candidates = [*by_first.get(_name_of(operands[0]), ()), *by_first.get("_", ())]
+    names = [_name_of(v) for v in operands] if candidates else []
+    for idiom in candidates:
+        if all(map(_is_made_by, idiom.last[1:], names, operands)):
+            results = _traced(w, idiom, op.results[0], w.env)
+            if results is not None:
+                return results
     return None
 
 

@@ -1,5 +1,6 @@
 """StableHLO raised to the dialect: values, derivatives and batches, against JAX's."""
 
+import dataclasses
 import re
 import sys
 from pathlib import Path
@@ -627,6 +628,21 @@ def test_arguments_that_an_exported_function_does_not_take():
     for args in [(X[:1],), (X, X), ("text",)]:
         with pytest.raises(jaxmlir.errors.ArgumentError, match="@sin"):
             jaxmlir.from_exported(exported, *args)
+
+
+def test_an_exported_function_that_does_not_belong_to_its_module():
+    other = export.export(jax.jit(lambda x: (x, x)))(X).mlir_module_serialized
+    exported = export.export(jax.jit(jnp.sin))(X)
+    for name, value in [("mlir_module_serialized", other), ("module_kept_var_idx", (3,))]:
+        forged = dataclasses.replace(exported, **{name: value})
+        with pytest.raises(ImportingError, match="sin: expected . "):
+            jaxmlir.from_exported(bytes(forged.serialize()))
+
+
+def test_strings_that_are_not_unicode():
+    text = str(lowered(jnp.sin, X)).replace("%arg0 :", '%arg0 {name = "caf\\E9"} :')
+    with pytest.raises(ParseError, match=r"UTF-8, got \"caf\\E9\""):
+        jaxmlir.from_stablehlo(text)
 
 
 def test_damaged_modules():
