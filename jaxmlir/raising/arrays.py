@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,7 +58,22 @@ def _array_of(attr: ir.Attribute, type_: ir.Type) -> Any:
         ir.ShapedType(attr.type).element_type, ir.IndexType
     ):
         return np.reshape([*attr], ir.ShapedType(attr.type).shape)
+    if type(attr) is ir.Attribute and str(attr).startswith("dense_resource<"):
+        return _array_of_resource(attr, type_)
     return codec.decode(attr)
+
+
+def _array_of_resource(attr: ir.Attribute, type_: ir.Type) -> np.ndarray:
+    """The array in a resource of the module, as torch-mlir writes weights. MLIR's bindings cannot
+    read resources, so it is printed: four bytes for the alignment, and the elements."""
+    holder = ir.Module.create()
+    holder.operation.attributes["value"] = attr
+    printed = re.search(r': "0x([0-9A-F]{8})([0-9A-F]*)"', holder.operation.get_asm())
+    data, dtype = bytes.fromhex(printed[2] if printed else ""), type_of_elements(type_)
+    size = math.prod(type_.shape) * dtype.itemsize
+    if len(data) != size:
+        raise ImportingError(f"expected {size} bytes in {attr}, got {len(data)}")
+    return np.frombuffer(data, dtype).reshape(type_.shape)
 
 
 @rule("chlo.constant_like")

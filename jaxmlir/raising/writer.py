@@ -737,8 +737,13 @@ class BodyWriter:
         block = region.blocks[0]
         return self.raising.region(block, constants_around(block), hint, op.location)
 
-    def alone(self, region: Any, hint: str, manual: Any = None) -> tuple[ModuleRaiser, str]:
-        """A new module with the function of a region that captures only constants, and its symbol.
+    def alone(
+        self, region: Any, hint: str, manual: Any = None, outer: RegionCaptures | None = None
+    ) -> tuple[ModuleRaiser, str]:
+        """A new module with the function of a region, and its symbol.
+
+        Args:
+          outer: what the region captures; by default, only constants.
 
         Raises:
           ImportingError: the region captures other values.
@@ -746,7 +751,7 @@ class BodyWriter:
         inner = ModuleRaiser(self.raising.module, self.raising.of_import)
         inner.manual = manual
         block = region.blocks[0]
-        symbol = inner.region(block, constants_around(block), hint, self.location)
+        symbol = inner.region(block, outer or constants_around(block), hint, self.location)
         # Only public functions of a program can be called.
         function = functions(inner.importer.module)[symbol]
         function.attributes["sym_visibility"] = ir.StringAttr.get("public")
