@@ -620,20 +620,17 @@ def convolution(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     lhs, rhs, *rest = operands
     dims = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
-    lhs_spec = (
-        dims.input_batch_dimension,
-        dims.input_feature_dimension,
-        *dims.input_spatial_dimensions,
-    )
-    rhs_spec = (
-        dims.kernel_output_feature_dimension,
-        dims.kernel_input_feature_dimension,
-        *dims.kernel_spatial_dimensions,
-    )
-    out_spec = (
-        dims.output_batch_dimension,
-        dims.output_feature_dimension,
-        *dims.output_spatial_dimensions,
+    lhs_spec, rhs_spec, out_spec = (
+        (
+            getattr(dims, f"{array}_{first}_dimension"),
+            getattr(dims, f"{array}_{second}_dimension"),
+            *getattr(dims, f"{array}_spatial_dimensions"),
+        )
+        for array, first, second in (
+            ("input", "batch", "feature"),
+            ("kernel", "output_feature", "input_feature"),
+            ("output", "batch", "feature"),
+        )
     )
     ones = (1,) * (len(lhs_spec) - 2)
     if rest:

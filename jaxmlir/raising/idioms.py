@@ -448,7 +448,7 @@ class _Match:
                 continue
             number = _number_of_pattern(pattern)
             if number is not None:
-                if not _is_number(value, number):
+                if not is_number(value, number):
                     return False
             elif self._are_alike(pattern, value, self._pattern):
                 pending += zip(_taken_for(pattern), _taken_for(value), strict=True)
@@ -500,7 +500,7 @@ def _number_of_pattern(value: ir.Value) -> np.generic | None:
     return None if held is None or not held.size else held.reshape(-1)[0]
 
 
-def _is_number(value: ir.Value, number: np.generic) -> bool:
+def is_number(value: ir.Value, number: np.generic) -> bool:
     """Whether all elements of a source value have the bits of a number."""
     maker = _maker_of(value)
     if maker is not None and maker.name == "stablehlo.constant":
