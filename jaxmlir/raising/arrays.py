@@ -41,7 +41,7 @@ from jaxmlir.raising.source import (
 from jaxmlir.raising.writer import BodyWriter, Values, renamed, rule
 
 
-@rule("constant", "chlo.constant", "arith.constant")
+@rule("constant", "chlo.constant", "arith.constant", "sdy.constant")
 def constant(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     array = _array_of(op.attributes["value"], type_)

@@ -12,6 +12,7 @@ import pytest
 from jax import export, lax
 
 import jaxmlir
+from jaxmlir.dialect import bytecode
 from jaxmlir.errors import ArgumentError, DiagnosticError, ImportingError, ParseError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
@@ -678,6 +679,16 @@ def test_an_exported_function_that_does_not_belong_to_its_module():
         forged = dataclasses.replace(exported, **{name: value})
         with pytest.raises(ImportingError, match="sin: expected . "):
             jaxmlir.from_exported(bytes(forged.serialize()))
+
+
+def test_an_artifact_whose_reader_never_ends(monkeypatch):
+    """MLIR's reader has loops over counts that a damaged file may set to 2**60."""
+    endless = bytecode._READ_AND_PRINT.replace("    module =", "    while True: pass\n    module =")
+    monkeypatch.setattr(bytecode, "_READ_AND_PRINT", endless)
+    monkeypatch.setattr(bytecode, "_SECONDS", 1)
+    data = export.export(jax.jit(jnp.sin))(X).mlir_module_serialized
+    with pytest.raises(ParseError, match="bytecode reader was ended by SIGXCPU"):
+        jaxmlir.from_stablehlo(data)
 
 
 def test_strings_that_are_not_unicode():
