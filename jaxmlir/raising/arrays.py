@@ -144,18 +144,12 @@ def pad(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return w.emit("pad", operands, w.types(op), padding_config=config)
 
 
-@rule("get_dimension_size")
+# torch-mlir computes with sizes in other dialects.
+@rule("get_dimension_size", "tensor.dim")
 def get_dimension_size(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    (type_,) = w.types(op)
-    size = shape_of(operands[0])[attribute(op, "dimension")]
-    return [w.of_sizes(objects([size], ()), type_)]
-
-
-# torch-mlir computes with sizes in these dialects.
-@rule("tensor.dim")
-def dim(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    (dimension,) = w.known_numbers(operands[1], "dimension")
-    return [w.of_sizes(objects([shape_of(operands[0])[dimension]], ()), w.types(op)[0])]
+    x, *index = operands
+    dim = w.known_numbers(index[0], "dimension")[0] if index else attribute(op, "dimension")
+    return [w.of_sizes(objects([shape_of(x)[dim]], ()), w.types(op)[0])]
 
 
 @rule("shape.shape_of")
