@@ -22,10 +22,12 @@ _SECONDS = 5
 _SECONDS_PER_MEGABYTE = 1
 
 _READ_AND_PRINT = """
-import resource
+import contextlib
 import sys
-seconds = int(sys.argv[1])
-resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+with contextlib.suppress(ImportError):  # Windows has no such limits
+    import resource
+    seconds = int(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
 from jaxmlir.dialect.bytecode import read
 from jaxmlir.errors import ParseError
 try:

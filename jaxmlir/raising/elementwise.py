@@ -14,6 +14,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of, dtype_of
+from jaxmlir.errors import ImportingError
 from jaxmlir.raising.broadcasts import BROADCASTING
 from jaxmlir.raising.derivatives import function_of, on_arrays
 from jaxmlir.raising.sizes import ARITH
@@ -56,6 +57,8 @@ def _with_accuracy(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 RULES.update(dict.fromkeys(PLAIN, _with_accuracy))
 
+_LOGIC = ("and", "or", "xor", "select")
+
 # On booleans, JAX has these as bitwise ops.
 _ARITHMETIC = {"add": "or", "multiply": "and", "maximum": "or", "minimum": "and"}
 _NAMES = {"multiply": "mul", "maximum": "max", "minimum": "min", "subtract": "sub"}
@@ -65,10 +68,11 @@ _NAMES = {"multiply": "mul", "maximum": "max", "minimum": "min", "subtract": "su
 def arithmetic(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """``add`` of numbers stays ``add``, and of booleans becomes ``or``. A number times itself
     becomes ``integer_pow``, as in JAX, whose derivative is a single product."""
-    name = arithmetic_name(op.name, op.results[0].type)
+    (type_,) = w.types(op)
+    name = arithmetic_name(op.name, type_)
     if name == "mul" and operands[0] == operands[1]:
-        return w.emit("integer_pow", operands[:1], w.types(op), y=2)
-    return w.emit(name, operands, w.types(op))
+        return w.emit("integer_pow", operands[:1], [type_], y=2)
+    return w.emit(name, operands, [type_])
 
 
 def arithmetic_name(name: str, type_: ir.Type) -> str:
@@ -81,8 +85,10 @@ def arithmetic_name(name: str, type_: ir.Type) -> str:
 
 @rule(*ARITH)
 def of_tensors(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """The op of StableHLO that an op of arith is on tensors."""
-    name = ARITH[op.name]
+    """The op of StableHLO that an op of arith is on tensors. Booleans are added modulo 2 there."""
+    name, (type_,) = ARITH[op.name], w.types(op)
+    if str(type_.element_type) == "i1" and name.removeprefix("stablehlo.") not in _LOGIC:
+        raise ImportingError(f"expected numbers, got {type_}")
     return RULES[name](w, StandInOp(name, op.results, op.attributes), operands)
 
 

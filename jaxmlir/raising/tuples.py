@@ -19,18 +19,21 @@ _TUPLE, _ELEMENT = "stablehlo.tuple", "stablehlo.get_tuple_element"
 def flatten_tuples(functions: Mapping[str, Any]) -> bool:
     """Makes functions, and ops in them such as calls, take and return elements, not tuples; whether
     there were any."""
-    found = False
+    inputs = (type_ for function in functions.values() for type_ in function.type.inputs)
+    if not any(isinstance(type_, ir.TupleType) for type_ in inputs):
+        if not any(_has_tuples(op) for function in functions.values() for op in _ops_in(function)):
+            return False
     for function in functions.values():
-        found |= any(isinstance(t, ir.TupleType) for t in function.type.inputs)
         for op in _ops_in(function):
-            values = (*op.operands, *op.results)
-            if any(isinstance(v.type, ir.TupleType) for v in values):
-                found = True
-                if op.name not in (_TUPLE, _ELEMENT):
-                    _flatten_op(op)
+            if _has_tuples(op) and op.name not in (_TUPLE, _ELEMENT):
+                _flatten_op(op)
         _flatten_function(function)
         _drop_tuples(_ops_in(function))
-    return found
+    return True
+
+
+def _has_tuples(op: ir.Operation) -> bool:
+    return any(isinstance(v.type, ir.TupleType) for v in (*op.operands, *op.results))
 
 
 def _ops_in(function: Any) -> list[ir.Operation]:
