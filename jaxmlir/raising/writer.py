@@ -688,7 +688,11 @@ class BodyWriter:
             return filled(type_, value)
 
     def broadcast(self, value: ir.Value, type_: ir.Type, dims: Sequence[int] = ()) -> ir.Value:
-        """Broadcasts a value to a type."""
+        """Broadcasts a value to a type. Dimensions in another order are transposed first, as JAX's
+        rules take them in order."""
+        order = sorted(range(len(dims)), key=dims.__getitem__)
+        if order != list(range(len(dims))):
+            value, dims = self.transpose(value, order), sorted(dims)
         params = {"shape": sizes_of(type_), "broadcast_dimensions": tuple(dims)}
         return self.one("broadcast_in_dim", [value], type_, **params)
 

@@ -654,6 +654,18 @@ func.func private @sine(%x: tensor<f32>) -> tensor<f32> {
     close(program.vmap((None, 0))(X, np.stack([scale, scale]))[1], program(X, scale))
 
 
+def test_a_broadcast_that_also_transposes():
+    text = """func.func @main(%x: tensor<3x4xf32>) -> tensor<4x2x3xf32> {
+      %0 = stablehlo.broadcast_in_dim %x, dims = [2, 0] : (tensor<3x4xf32>) -> tensor<4x2x3xf32>
+      %1 = stablehlo.sine %0 : tensor<4x2x3xf32>
+      return %1 : tensor<4x2x3xf32>
+    }"""
+    program = jaxmlir.from_stablehlo(text)
+    close(program(X), np.sin(np.broadcast_to(X.T[:, None], (4, 2, 3))))
+    _, pullback = jax.vjp(program, X)
+    close(pullback(np.ones((4, 2, 3), np.float32))[0], 2 * np.cos(X))
+
+
 def test_weights_in_resources_of_the_module():
     """torch-mlir writes them so."""
     text = """
