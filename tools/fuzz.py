@@ -7,7 +7,7 @@ cuts out, copies or overwrites pieces, or truncates the file.  The digests no lo
 damaged file must be refused.  A *forgery* changes the module's text, the metadata, or the header's
 entries, and recomputes all digests, as an attacker would.  A forgery may happen to be a valid
 program; if it is not, it must be refused too.  With ``--stablehlo`` the text of StableHLO modules
-is mutated in the same ways.
+is mutated in the same ways, and portable artifacts and files of ``jax.export`` are damaged.
 
 To refuse a file is to raise one of jaxmlir's own errors within a second.  Child processes load the
 mutants in an empty directory.  A mutant that kills its process, takes longer, raises another error
@@ -104,7 +104,8 @@ def contents(program: jaxmlir.Program) -> bytes:
 
 
 def modules() -> list[bytes]:
-    """StableHLO modules with many kinds of ops and types, in MLIR's generic form."""
+    """StableHLO modules with many kinds of ops and types: in MLIR's generic form, as a portable
+    artifact, and as files of ``jax.export``."""
 
     def calls(x):
         y = lax.scan(lambda c, row: (jnp.sin(c) * row, c.sum()), x[0], x)
@@ -123,8 +124,12 @@ def modules() -> list[bytes]:
     x, i = np.linspace(0, 1, 16, dtype=np.float32).reshape(4, 4), np.arange(3)
     symbolic = jax.ShapeDtypeStruct(export.symbolic_shape("b, n"), np.float32)
     found = [jax.jit(f).lower(*args).compiler_ir() for f, args in ((calls, [x]), (arrays, [x, i]))]
-    found.append(parse_module(export.export(jax.jit(sizes))(symbolic).mlir_module()))
-    return [module.operation.get_asm(print_generic_op_form=True).encode() for module in found]
+    exported = [export.export(jax.jit(f))(arg) for f, arg in ((sizes, symbolic), (calls, x))]
+    found.append(parse_module(exported[0].mlir_module()))
+    texts = [module.operation.get_asm(print_generic_op_form=True).encode() for module in found]
+    artifacts = [exported[1].mlir_module_serialized, *(bytes(e.serialize()) for e in exported)]
+    # A process of its own reads each artifact, so most mutants are texts.
+    return [*texts * 12, *artifacts]
 
 
 # --- mutations --------------------------------------------------------------------------------
@@ -306,28 +311,27 @@ TEXT_MUTATIONS: tuple[Callable[[bytes, random.Random], bytes], ...] = (
 )
 
 
-def mutant(originals: Sequence[bytes], seed: int, index: int) -> tuple[bytes, bool]:
-    """Mutant ``index`` of a run, and whether it is certainly not a valid artifact."""
+def mutant(
+    originals: Sequence[bytes], seed: int, index: int
+) -> tuple[bytes, Callable[[str], jaxmlir.Program], bool]:
+    """Mutant ``index`` of a run, what loads its file, and whether it is certainly not valid."""
     rng = random.Random(f"{seed}-{index}")
     data = rng.choice(originals)
-    if not is_artifact(data):
+    if data.isascii():
         for _ in range(rng.choice((1, 1, 2, 5))):
             data = rng.choice(TEXT_MUTATIONS)(data, rng)
-        return data, False
-    return (damaged(data, rng), True) if index % 2 else (forged(data, rng), False)
-
-
-def is_artifact(data: bytes) -> bool:
-    """Whether an original is an artifact, as opposed to a text."""
-    return data[7:8] == b"\0"
+        return data, raise_text, False
+    if data.startswith(b"ML\xefR"):
+        return damaged(data, rng), raise_artifact, False
+    if data[8:9] != b"{":
+        return damaged(data, rng), raise_exported, False
+    return (damaged if index % 2 else forged)(data, rng), jaxmlir.load, bool(index % 2)
 
 
 # --- loading ----------------------------------------------------------------------------------
 
 
-def attempt(
-    path: str, must_fail: bool, load: Callable[[str], jaxmlir.Program] = jaxmlir.load
-) -> str:
+def attempt(path: str, must_fail: bool, load: Callable[[str], jaxmlir.Program]) -> str:
     """Loads and prints a file; returns what went wrong, or an empty string."""
     started = time.thread_time()
     try:
@@ -346,6 +350,16 @@ def attempt(
 def raise_text(path: str) -> jaxmlir.Program:
     """The program that a StableHLO text is raised to."""
     return jaxmlir.from_stablehlo(Path(path).read_text(errors="replace"))
+
+
+def raise_artifact(path: str) -> jaxmlir.Program:
+    """The program that a portable artifact of StableHLO is raised to."""
+    return jaxmlir.from_stablehlo(Path(path).read_bytes())
+
+
+def raise_exported(path: str) -> jaxmlir.Program:
+    """The program that a file of ``jax.export`` is raised to."""
+    return jaxmlir.from_exported(Path(path).read_bytes())
 
 
 def run(originals: Sequence[bytes], indices: range, seed: int) -> list[str]:
@@ -381,14 +395,13 @@ def _run_child(directory: str, indices: range, seed: int, failures: list[str]) -
 
 def _in_child(directory: str, indices: range, seed: int) -> None:
     originals = [path.read_bytes() for path in sorted(Path(directory).glob("original*"))]
-    load = jaxmlir.load if is_artifact(originals[0]) else raise_text
     with tempfile.TemporaryDirectory() as empty:
         os.chdir(empty)
         for index in indices:
             print(index, flush=True)
-            data, must_fail = mutant(originals, seed, index)
+            data, load, must_fail = mutant(originals, seed, index)
             Path("mutant").write_bytes(data)
-            signal.setitimer(signal.ITIMER_REAL, 20)
+            signal.setitimer(signal.ITIMER_REAL, 120)
             failure = attempt("mutant", must_fail, load)
             signal.setitimer(signal.ITIMER_REAL, 0)
             if os.listdir() != ["mutant"] or Path("mutant").read_bytes() != data:

@@ -191,9 +191,10 @@ def has_lasting_effects(
 
 def drop_dead_ops(function: func.FuncOp) -> None:
     """Erases ops without lasting effects whose results nobody uses."""
-    for op, name in reversed(named_ops(function)):
-        if not any(map(is_used, op.results)) and not has_lasting_effects(op, name):
-            op.operation.erase()
+    for view in reversed(list(body_of(function).operations)[:-1]):
+        op = view.operation
+        if not any(map(is_used, op.results)) and not has_lasting_effects(op, op.name):
+            op.erase()
 
 
 def is_used(value: ir.Value) -> bool:

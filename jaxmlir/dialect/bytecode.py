@@ -1,7 +1,7 @@
 """MLIR bytecode from others, including portable artifacts of StableHLO.
 
-MLIR's bytecode reader aborts the process on corrupted input.  So a child process reads the bytecode
-and prints it as text; an abort only ends the child.
+MLIR's bytecode reader aborts the process on corrupted input, or reads on for years.  So a child
+process reads the bytecode and prints it as text; an abort only ends the child.
 """
 
 from __future__ import annotations
@@ -17,8 +17,17 @@ from jaxmlir.errors import ParseError
 
 MAGIC = b"ML\xefR"
 
+# The CPU time of a sound module of 100,000 ops, which takes megabytes, is a second.
+_SECONDS = 5
+_SECONDS_PER_MEGABYTE = 1
+
 _READ_AND_PRINT = """
+import contextlib
 import sys
+with contextlib.suppress(ImportError):  # Windows has no such limits
+    import resource
+    seconds = int(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
 from jaxmlir.dialect.bytecode import read
 from jaxmlir.errors import ParseError
 try:
@@ -51,10 +60,14 @@ def bytecode_to_text(data: bytes) -> str:
     """The module in generic form with locations, read by a child process.
 
     Raises:
-      ParseError: the bytes are not a module, or MLIR's reader aborted on them.
+      ParseError: the bytes are not a module, or MLIR's reader aborted on them or took too long.
     """
+    seconds = _SECONDS + _SECONDS_PER_MEGABYTE * (len(data) >> 20)
     child = subprocess.run(
-        [sys.executable, "-c", _READ_AND_PRINT], input=data, capture_output=True, check=False
+        [sys.executable, "-c", _READ_AND_PRINT, str(seconds)],
+        input=data,
+        capture_output=True,
+        check=False,
     )
     if child.returncode == 0:
         return child.stdout.decode()

@@ -152,6 +152,7 @@ def parse_module(
             raise parse_error(e, source, filename) from None
     if isinstance(source, str):
         check_arrays(module, source, filename)
+        check_strings(module, source, filename)
     return module
 
 
@@ -199,6 +200,24 @@ def check_arrays(module: ir.Module, source: str, filename: str) -> None:
     line, col = before.count("\n") + 1, match.start() - before.rfind("\n")
     message = "expected i1, i8, i16, i32, i64, f32 or f64 as the element type of an array attribute"
     raise ParseError([Diagnostic("error", message, filename, line, col)])
+
+
+def check_strings(module: ir.Module, source: str, filename: str) -> None:
+    """Refuses strings that are not UTF-8, which MLIR's Python bindings cannot read.
+
+    Raises:
+      ParseError: names the string.
+    """
+    if re.search(r"\\[89A-Fa-f]", source) is None:
+        return
+    # Quotes in comments are not those of strings; the printed module has no comments.
+    text = module_text(module, debug_info=True) if "//" in source else source
+    for string in set(re.findall(_STRING, text)):
+        try:
+            _bytes_of(string).decode()
+        except UnicodeDecodeError as e:
+            message = f"expected strings in UTF-8, got {string}: {e.reason}"
+            raise ParseError([Diagnostic("error", message, filename)]) from None
 
 
 def verify_module(module: ir.Module, filename: str = "-") -> None:
@@ -259,13 +278,18 @@ def _frame(match: re.Match[str]) -> tuple[str, int, int]:
 
 def _unescaped(name: str) -> str:
     """A name printed by MLIR, which escapes all non-ASCII text, unescaped if that is printable."""
-    parts = re.split(rb"\\([0-9A-F]{2}|\\)", name.encode())
-    parts[1::2] = [code if code == b"\\" else bytes.fromhex(code.decode()) for code in parts[1::2]]
     try:
-        decoded = b"".join(parts).decode()
+        decoded = _bytes_of(name).decode()
     except UnicodeDecodeError:
         return name
     return decoded if decoded.isprintable() else name
+
+
+def _bytes_of(printed: str) -> bytes:
+    """The bytes of a string that MLIR printed."""
+    parts = re.split(rb"\\([0-9A-Fa-f]{2}|\\)", printed.encode())
+    parts[1::2] = [code if code == b"\\" else bytes.fromhex(code.decode()) for code in parts[1::2]]
+    return b"".join(parts)
 
 
 def module_text(
@@ -504,6 +528,8 @@ def nesting(text: bytes) -> int:
 
 def first_too_deep(text: bytes) -> int | None:
     """The first line of an MLIR text, from 1, with brackets nested deeper than ``MAX_NESTING``."""
+    if sum(map(text.count, b"([{<")) <= MAX_NESTING:
+        return None
     plain = re.sub(_STRING_OR_COMMENT, b"", text) if b"//" in text else without_strings(text)
     depths = _depths(plain)
     if depths.max(initial=0) <= MAX_NESTING:

@@ -448,9 +448,11 @@ def version_faults(module: ir.Module, filename: str) -> list[Diagnostic]:
         return []
     attr = operation.attributes[VERSION]
     fault = version_fault(attr.value if isinstance(attr, ir.StringAttr) else str(attr))
+    if not fault:
+        return []
     message = f"'builtin.module' op attribute '{VERSION}': it has {fault}"
     diagnostic = Diagnostic("error", message, *file_line_col(operation.location))
-    return [diagnostic.placed(filename)] if fault else []
+    return [diagnostic.placed(filename)]
 
 
 def named_arguments(program: Module, symbol: str, numbers: Iterable[int]) -> tuple[bool, ...]:

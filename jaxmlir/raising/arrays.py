@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,7 +41,7 @@ from jaxmlir.raising.source import (
 from jaxmlir.raising.writer import BodyWriter, Values, renamed, rule
 
 
-@rule("constant", "chlo.constant", "arith.constant")
+@rule("constant", "chlo.constant", "arith.constant", "sdy.constant")
 def constant(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     array = _array_of(op.attributes["value"], type_)
@@ -56,7 +58,22 @@ def _array_of(attr: ir.Attribute, type_: ir.Type) -> Any:
         ir.ShapedType(attr.type).element_type, ir.IndexType
     ):
         return np.reshape([*attr], ir.ShapedType(attr.type).shape)
+    if type(attr) is ir.Attribute and str(attr).startswith("dense_resource<"):
+        return _array_of_resource(attr, type_)
     return codec.decode(attr)
+
+
+def _array_of_resource(attr: ir.Attribute, type_: ir.Type) -> np.ndarray:
+    """The array in a resource of the module, as torch-mlir writes weights. MLIR's bindings cannot
+    read resources, so it is printed: four bytes for the alignment, and the elements."""
+    holder = ir.Module.create()
+    holder.operation.attributes["value"] = attr
+    printed = re.search(r': "0x([0-9A-F]{8})([0-9A-F]*)"', holder.operation.get_asm())
+    data, dtype = bytes.fromhex(printed[2] if printed else ""), type_of_elements(type_)
+    size = math.prod(type_.shape) * dtype.itemsize
+    if len(data) != size:
+        raise ImportingError(f"expected {size} bytes in {attr}, got {len(data)}")
+    return np.frombuffer(data, dtype).reshape(type_.shape)
 
 
 @rule("chlo.constant_like")
@@ -127,18 +144,12 @@ def pad(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return w.emit("pad", operands, w.types(op), padding_config=config)
 
 
-@rule("get_dimension_size")
+# torch-mlir computes with sizes in other dialects.
+@rule("get_dimension_size", "tensor.dim")
 def get_dimension_size(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    (type_,) = w.types(op)
-    size = shape_of(operands[0])[attribute(op, "dimension")]
-    return [w.of_sizes(objects([size], ()), type_)]
-
-
-# torch-mlir computes with sizes in these dialects.
-@rule("tensor.dim")
-def dim(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    (dimension,) = w.known_numbers(operands[1], "dimension")
-    return [w.of_sizes(objects([shape_of(operands[0])[dimension]], ()), w.types(op)[0])]
+    x, *index = operands
+    dim = w.known_numbers(index[0], "dimension")[0] if index else attribute(op, "dimension")
+    return [w.of_sizes(objects([shape_of(x)[dim]], ()), w.types(op)[0])]
 
 
 @rule("shape.shape_of")
@@ -603,20 +614,17 @@ def convolution(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     lhs, rhs, *rest = operands
     dims = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
-    lhs_spec = (
-        dims.input_batch_dimension,
-        dims.input_feature_dimension,
-        *dims.input_spatial_dimensions,
-    )
-    rhs_spec = (
-        dims.kernel_output_feature_dimension,
-        dims.kernel_input_feature_dimension,
-        *dims.kernel_spatial_dimensions,
-    )
-    out_spec = (
-        dims.output_batch_dimension,
-        dims.output_feature_dimension,
-        *dims.output_spatial_dimensions,
+    lhs_spec, rhs_spec, out_spec = (
+        (
+            getattr(dims, f"{array}_{first}_dimension"),
+            getattr(dims, f"{array}_{second}_dimension"),
+            *getattr(dims, f"{array}_spatial_dimensions"),
+        )
+        for array, first, second in (
+            ("input", "batch", "feature"),
+            ("kernel", "output_feature", "input_feature"),
+            ("output", "batch", "feature"),
+        )
     )
     ones = (1,) * (len(lhs_spec) - 2)
     if rest:

@@ -36,27 +36,22 @@ class Broadcasts:
         self._lacking: dict[ir.Value, tuple[ir.Value, list[int]]] = {}
         self._broadcast = broadcast
 
-    def note(
-        self, op: Any, name: str, operands: Sequence[ir.Value], results: Sequence[ir.Value]
-    ) -> None:
-        """Remembers a source op that broadcasts an array and keeps the order of its dimensions.
+    def note(self, op: Any, operand: ir.Value, result: ir.Value) -> None:
+        """Remembers an op of :data:`BROADCASTS`, if it keeps the order of the dimensions.
 
         Args:
-          operands, results: the dialect's values; a result that is a size may be no broadcast.
+          operand, result: the dialect's values; a result that is a size may be no broadcast.
         """
-        if name in BROADCASTS:
-            operand, result = operands[0], results[0]
-            rank = len(shape_of(operand))
-            dims = list(attribute(op, "broadcast_dimensions"))
-            if not rank or (rank == len(shape_of(result)) and dims == list(range(rank))):
-                self._operands[result] = operand
-            elif dims == sorted(dims):
-                self._lacking[result] = operand, dims
+        rank = len(shape_of(operand))
+        dims = list(attribute(op, "broadcast_dimensions"))
+        if not rank or (rank == len(shape_of(result)) and dims == list(range(rank))):
+            self._operands[result] = operand
+        elif dims == sorted(dims):
+            self._lacking[result] = operand, dims
 
-    def undone(self, name: str, values: list[ir.Value]) -> list[ir.Value]:
-        """The operands of an op before they were broadcast, as far as that keeps the op's shape."""
-        if name not in BROADCASTING:
-            return values
+    def undone(self, values: list[ir.Value]) -> list[ir.Value]:
+        """The operands of an op of :data:`BROADCASTING` before they were broadcast, as far as that
+        keeps the op's shape."""
         sources = self._operands
         for value in values if self._lacking else ():
             if value not in self._lacking:

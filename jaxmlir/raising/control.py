@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
+
+from jax import lax
 
 from jaxmlir.analysis.function_view import number_of
 from jaxmlir.dialect.builder import symbol_ref
@@ -108,15 +111,12 @@ def case(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
         block = op.regions[int(chosen) if 0 <= chosen < n else n - 1].blocks[0]
         return w.inlined(block, w.env)
     if not _in_bounds(index, n):
-        last, zero = (w.filled(index.type, value) for value in (n - 1, 0))
-        boolean = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
-        outside = w.one(
-            "or",
-            [w.one("lt", [index, zero], boolean), w.one("gt", [index, last], boolean)],
-            boolean,
-        )
-        index = w.like("select_n", outside, index, last)
+        (index,) = w.traced(functools.partial(_last_if_outside, n), operands, [index.type])
     return branches(w, op, index, list(op.regions))
+
+
+def _last_if_outside(n: int, index: Any) -> Any:
+    return lax.select((index < 0) | (index >= n), lax.full_like(index, n - 1), index)
 
 
 def _in_bounds(index: ir.Value, n: int) -> bool:

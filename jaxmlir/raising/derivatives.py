@@ -21,6 +21,7 @@ from jaxmlir._compat import core
 from jaxmlir.bridge.exporter import Exporter
 from jaxmlir.dialect.builder import gather_of
 from jaxmlir.dialect.ir import ir
+from jaxmlir.raising.source import RegionCaptures
 from jaxmlir.raising.writer import BodyWriter
 
 ScalarFunction = Callable[..., Any]
@@ -28,13 +29,16 @@ ScalarFunction = Callable[..., Any]
 _UNROLLED = 16
 
 
-def function_of(w: BodyWriter, region: Any) -> ScalarFunction:
+def function_of(w: BodyWriter, region: Any, outer: RegionCaptures | None = None) -> ScalarFunction:
     """The JAX function of scalars that a region computes.
 
+    Args:
+      outer: what the region captures; the captured values are the function's first arguments.
+
     Raises:
-      ImportingError: the region captures values.
+      ImportingError: the region captures values, and ``outer`` is not given.
     """
-    inner, symbol = w.alone(region, "combine")
+    inner, symbol = w.alone(region, "combine", outer=outer)
     return core.jaxpr_as_fun(Exporter(inner.of_import(inner.importer)).jaxpr(symbol))
 
 

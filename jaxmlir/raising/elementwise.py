@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,7 +16,9 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of, dtype_of
 from jaxmlir.errors import ImportingError
 from jaxmlir.raising.broadcasts import BROADCASTING
-from jaxmlir.raising.source import StandInOp, attribute, raised_type, shape_of, tensor
+from jaxmlir.raising.derivatives import function_of, on_arrays
+from jaxmlir.raising.sizes import ARITH
+from jaxmlir.raising.source import StandInOp, attribute, outer_of, shape_of, tensor
 from jaxmlir.raising.writer import PLAIN, RULES, BodyWriter, Values, renamed, rule
 
 _SAME = """
@@ -30,13 +31,7 @@ _SAME_IN_CHLO = """
 acos acosh asin asinh atan atanh bessel_i1e cosh digamma erf erf_inv erfc lgamma
 next_after:nextafter polygamma sinh square tan zeta
 """
-# Ops on tensors that other compilers' canonicalization mixes into StableHLO.
-_SAME_IN_ARITH = """
-addf:add addi:add subf:sub subi:sub mulf:mul muli:mul divf:div divsi:div remf:rem
-remsi:rem negf:neg maximumf:max
-minimumf:min maxsi:max minsi:min andi:and ori:or xori:xor
-"""
-_DIALECTS = {"stablehlo": _SAME, "chlo": _SAME_IN_CHLO, "arith": _SAME_IN_ARITH}
+_DIALECTS = {"stablehlo": _SAME, "chlo": _SAME_IN_CHLO}
 PLAIN.update(
     (f"{dialect}.{name.partition(':')[0]}", f"jaxpr.{name.rpartition(':')[2]}")
     for dialect, names in _DIALECTS.items()
@@ -62,6 +57,8 @@ def _with_accuracy(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 RULES.update(dict.fromkeys(PLAIN, _with_accuracy))
 
+_LOGIC = ("and", "or", "xor", "select")
+
 # On booleans, JAX has these as bitwise ops.
 _ARITHMETIC = {"add": "or", "multiply": "and", "maximum": "or", "minimum": "and"}
 _NAMES = {"multiply": "mul", "maximum": "max", "minimum": "min", "subtract": "sub"}
@@ -71,10 +68,11 @@ _NAMES = {"multiply": "mul", "maximum": "max", "minimum": "min", "subtract": "su
 def arithmetic(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """``add`` of numbers stays ``add``, and of booleans becomes ``or``. A number times itself
     becomes ``integer_pow``, as in JAX, whose derivative is a single product."""
-    name = arithmetic_name(op.name, op.results[0].type)
+    (type_,) = w.types(op)
+    name = arithmetic_name(op.name, type_)
     if name == "mul" and operands[0] == operands[1]:
-        return w.emit("integer_pow", operands[:1], w.types(op), y=2)
-    return w.emit(name, operands, w.types(op))
+        return w.emit("integer_pow", operands[:1], [type_], y=2)
+    return w.emit(name, operands, [type_])
 
 
 def arithmetic_name(name: str, type_: ir.Type) -> str:
@@ -83,6 +81,15 @@ def arithmetic_name(name: str, type_: ir.Type) -> str:
     if name in ("add", "multiply") and str(type_.element_type) == "i1":
         return _ARITHMETIC[name]
     return _NAMES.get(name, name)
+
+
+@rule(*ARITH)
+def of_tensors(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
+    """The op of StableHLO that an op of arith is on tensors. Booleans are added modulo 2 there."""
+    name, (type_,) = ARITH[op.name], w.types(op)
+    if str(type_.element_type) == "i1" and name.removeprefix("stablehlo.") not in _LOGIC:
+        raise ImportingError(f"expected numbers, got {type_}")
+    return RULES[name](w, StandInOp(name, op.results, op.attributes), operands)
 
 
 @rule("round_nearest_afz", "round_nearest_even")
@@ -237,49 +244,15 @@ rule("optimization_barrier")(renamed("optimization_barrier"))
 
 @rule("map")
 def mapped(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """Applies the ops of the region, which is written for scalars, to whole tensors.
+    """Applies the region, a function of scalars, to each element."""
+    outer = outer_of(op.regions[0].blocks)
+    function, num_held = function_of(w, op.regions[0], outer), len(outer.values)
 
-    Raises:
-      ImportingError: an op is not elementwise.
-    """
-    block, shape = op.regions[0].blocks[0], shape_of(operands[0])
-    env = dict(zip(block.arguments, operands, strict=True))
+    def on_all(*args: Any) -> Any:
+        arrays = args[num_held:]
+        return on_arrays(functools.partial(function, *args[:num_held]), arrays[0].ndim)(*arrays)
 
-    def value_of(value: ir.Value) -> ir.Value:
-        if value in env:
-            return env[value]
-        outer = w.env[value]
-        return w.broadcast(outer, tensor(shape, outer.type.element_type))
-
-    for view in block.operations:
-        inner = view.operation
-        args = [value_of(v) for v in inner.operands]
-        if inner.name == "stablehlo.return":
-            return args
-        if inner.name == "stablehlo.constant":
-            (scalar,) = RULES[inner.name](w, inner, [])
-            results: Values = [w.broadcast(scalar, tensor(shape, scalar.type.element_type))]
-        elif inner.name in PLAIN or inner.name in _POINTWISE:
-            results = RULES[inner.name](w, _on_tensors(inner, shape), args)
-        else:
-            raise ImportingError(
-                f"its region has '{inner.name}'; expected ops that can be applied to each element"
-            )
-        env.update(zip(inner.results, results, strict=True))
-    raise ImportingError("its region has no terminator")
-
-
-def _on_tensors(op: Any, shape: tuple[int, ...]) -> StandInOp:
-    """An op of scalars as one of tensors of a shape."""
-    elements = (raised_type(v.type).element_type for v in op.results)
-    results = [SimpleNamespace(type=tensor(shape, element)) for element in elements]
-    return StandInOp(op.name, results, op.attributes)
-
-
-_POINTWISE = frozenset(
-    f"stablehlo.{n}"
-    for n in (*_ARITHMETIC, *"clamp compare select convert power real imag cbrt".split())
-) | {f"stablehlo.{n}" for n in ("round_nearest_afz", "round_nearest_even", "reduce_precision")}
+    return w.traced(on_all, [*(w.env[v] for v in outer.values), *operands], w.types(op))
 
 
 # --- CHLO's, and StableHLO's that JAX has no primitive for ----------------------------------------

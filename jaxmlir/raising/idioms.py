@@ -127,13 +127,13 @@ SAMPLERS = {"_gamma": (jax.random.gamma, jax.random.loggamma)}
 def written(w: BodyWriter, op: Any) -> Values | None:
     """The result of an op of :data:`LAST`, if it is the last op of an idiom."""
     by_first, operands = LAST[op.name], op.operands
-    names = [_name_of(v) for v in operands]
-    for name in (names[0], "_"):
-        for idiom in by_first.get(name, ()):
-            if all(map(_is_made_by, idiom.last[1:], names, operands)):
-                results = _traced(w, idiom, op.results[0], w.env)
-                if results is not None:
-                    return results
+    candidates = [*by_first.get(_name_of(operands[0]), ()), *by_first.get("_", ())]
+    names = [_name_of(v) for v in operands] if candidates else []
+    for idiom in candidates:
+        if all(map(_is_made_by, idiom.last[1:], names, operands)):
+            results = _traced(w, idiom, op.results[0], w.env)
+            if results is not None:
+                return results
     return None
 
 
@@ -448,7 +448,7 @@ class _Match:
                 continue
             number = _number_of_pattern(pattern)
             if number is not None:
-                if not _is_number(value, number):
+                if not is_number(value, number):
                     return False
             elif self._are_alike(pattern, value, self._pattern):
                 pending += zip(_taken_for(pattern), _taken_for(value), strict=True)
@@ -500,7 +500,7 @@ def _number_of_pattern(value: ir.Value) -> np.generic | None:
     return None if held is None or not held.size else held.reshape(-1)[0]
 
 
-def _is_number(value: ir.Value, number: np.generic) -> bool:
+def is_number(value: ir.Value, number: np.generic) -> bool:
     """Whether all elements of a source value have the bits of a number."""
     maker = _maker_of(value)
     if maker is not None and maker.name == "stablehlo.constant":

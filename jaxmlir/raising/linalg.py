@@ -27,7 +27,7 @@ from jaxmlir.errors import ImportingError
 from jaxmlir.raising.arrays import held_by
 from jaxmlir.raising.broadcasts import BROADCASTS
 from jaxmlir.raising.derivatives import differentiated_as
-from jaxmlir.raising.idioms import factored
+from jaxmlir.raising.idioms import factored, is_number
 from jaxmlir.raising.sizes import settled
 from jaxmlir.raising.source import (
     STATIC,
@@ -352,7 +352,8 @@ def getrf(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, An
     factors, pivot_rows, _ = w.emit("lu", operands, [type_, pivots, rows])
     _status(w, op, factors, status)
     users = [use.owner.operation for use in op.results[1].uses]
-    if all(user.name == "stablehlo.subtract" and _is_one(user.operands[1]) for user in users):
+    one = np.int32(1)
+    if all(u.name == "stablehlo.subtract" and is_number(u.operands[1], one) for u in users):
         # JAX subtracts 1 to count from 0, as the primitive does.
         w.passed_on.update(dict.fromkeys(users, op.results[1]))
     else:
@@ -360,30 +361,18 @@ def getrf(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, An
     return [factors, pivot_rows, w.filled(status, 0)]
 
 
-def _is_one(value: ir.Value) -> bool:
-    held = held_by(value)
-    return held is not None and bool((held == 1).all())
-
-
-@custom("lapack_geqrf_ffi")
+@custom("lapack_geqrf_ffi", "lapack_geqp3_ffi")
 def geqrf(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
-    factored(w, op, _QR)
-    return w.emit("geqrf", operands, w.types(op))
+    pivoting = "geqp3" in attribute(op, "call_target_name")
+    factored(w, op, _QR[pivoting])
+    return w.emit("geqp3" if pivoting else "geqrf", operands, w.types(op))
 
 
-@custom("lapack_geqp3_ffi")
-def geqp3(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
-    factored(w, op, _PIVOTED_QR)
-    return w.emit("geqp3", operands, w.types(op))
-
-
-_QR, _PIVOTED_QR = (
-    [
-        functools.partial(lax.linalg.qr, full_matrices=full, pivoting=pivoting)
-        for full in (False, True)
-    ]
-    for pivoting in (False, True)
-)
+_QR = [
+    [functools.partial(lax.linalg.qr, full_matrices=full, pivoting=on) for full in (False, True)]
+    for on in (False, True)
+]
+"""QR decompositions without and with pivoting."""
 
 
 @custom("lapack_orgqr_ffi", "lapack_ungqr_ffi")

@@ -44,23 +44,30 @@ def raise_module(module: ir.Module, of_import: Callable[[Importer], Module]) -> 
       ImportingError: an op or type has no counterpart; names the op and its place.
     """
     with scope():
-        public = public_functions(module)
-        if not public:
-            raise ImportingError("the module has no public function to call")
-        flatten_tuples(functions(module))
-        raising = ModuleRaiser(module, of_import)
-        for name in public:
-            try:
-                raising.function(name, public=True)
-            except JaxmlirError as e:
-                raise located(e, raising.source[name].operation) from e.__cause__
-        raising.write()
-        symbol_table = functions(raising.importer.module)
-        for name in public:
-            attributes = raising.source[name].attributes
-            for key in TREES:
-                if key in attributes:
-                    symbol_table[raising.symbols[name]].attributes[key] = attributes[key]
+        try:
+            return _raised(ModuleRaiser(module, of_import))
+        except ImportingError:
+            if not flatten_tuples(functions(module)):
+                raise
+            return _raised(ModuleRaiser(module, of_import))
+
+
+def _raised(raising: ModuleRaiser) -> Importer:
+    """Writes the public functions of a module; its importer."""
+    public = public_functions(raising.source)
+    if not public:
+        raise ImportingError("the module has no public function to call")
+    for name in public:
+        try:
+            raising.function(name, public=True)
+        except JaxmlirError as e:
+            raise located(e, raising.source[name].operation) from e.__cause__
+    symbol_table = raising.write()
+    for name in public:
+        attributes = raising.source[name].attributes
+        for key in TREES:
+            if key in attributes:
+                symbol_table[raising.symbols[name]].attributes[key] = attributes[key]
     return raising.importer
 
 
@@ -83,10 +90,15 @@ def raise_exported(
     """
     with scope():
         raising = ModuleRaiser(module, of_import)
-        (name,) = public_functions(module)
+        public = public_functions(raising.source)
+        _expect(exported, "public functions", public, 1)
+        (name,) = public
         raising.told = body_of(raising.source[name])
         arguments = raising.source[name].arguments
         returned = end_of(body_of(raising.source[name])).operands
+        taken = [k for k in exported.module_kept_var_idx if k < len(exported.in_avals)]
+        _expect(exported, "kept arguments", taken, len(exported.module_kept_var_idx))
+        _expect(exported, "results", returned, len(exported.out_avals))
         results = [
             _type_of(v.type, aval) for v, aval in zip(returned, exported.out_avals, strict=True)
         ]
@@ -98,7 +110,6 @@ def raise_exported(
             numbers = []
             if len(exported.platforms) > 1:
                 numbers.append(np.array(_platform_of(exported), np.int32))
-            taken = exported.module_kept_var_idx
             # Arguments that the module does not take have no type in it.
             types = [type_of(aval.update(weak_type=False)) for aval in exported.in_avals]
             for value, k in zip(arguments[len(numbers) :], taken, strict=False):
@@ -111,6 +122,12 @@ def raise_exported(
         symbol = raising.importer.unique_name(exported.fun_name)
         entry.attributes["sym_name"] = ir.StringAttr.get(symbol)
     return raising.importer
+
+
+def _expect(exported: Any, what: str, found: Any, number: int) -> None:
+    """Refuses an exported function whose module and types do not belong together."""
+    if len(found) != number:
+        raise ImportingError(f"{exported.fun_name}: expected {number} {what}, got {len(found)}")
 
 
 def _type_of(type_: ir.Type, aval: Any) -> ir.Type:

@@ -31,6 +31,8 @@ from jaxmlir.raising.matching import region_by_jax, region_text
 from jaxmlir.raising.source import (
     StandInOp,
     attribute,
+    defining_op,
+    end_of,
     is_open,
     shape_of,
     sizes_of,
@@ -104,12 +106,11 @@ def _reduced(
     name = f"reduce_{_REDUCTIONS.get(how, how)}"
     if identity(how, dtype_of(type_.element_type)) is None:
         return None
-    if is_identity(how, init):
-        return w.one(name, [array], type_, axes=axes)
-    if number_of(init) is not None:
+    adds_nothing = is_identity(how, init)
+    if not adds_nothing and number_of(init) is not None:
         return None
     result = w.one(name, [array], type_, axes=axes)
-    return w.like(how, w.broadcast(init, result.type), result)
+    return result if adds_nothing else w.like(how, w.broadcast(init, result.type), result)
 
 
 def _arg_reduction(
@@ -125,8 +126,7 @@ def _arg_reduction(
     if codec.decode(positions.attributes["dimension"]) != axes[0] or length == 0:
         return None
     index, value = w.types(op)[::-1]
-    start = number_of(inits[1])
-    if start is None or start.tobytes() != np.zeros_like(start).tobytes():
+    if not is_identity("add", inits[1]):
         return None
     element = arrays[0].type.element_type
     text = region_text(op.regions[0])
@@ -165,15 +165,13 @@ def _arg_region(name: str, element: ir.Type, index: ir.Type) -> tuple[str, ...] 
 # --- windows --------------------------------------------------------------------------------------
 
 
+_WINDOW = ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
+
+
 def _window(op: Any, rank: int) -> dict[str, Any]:
-    ones = (1,) * rank
-    return {
-        "window_dimensions": attribute(op, "window_dimensions"),
-        "window_strides": attribute(op, "window_strides", ones),
-        "padding": pairs(op, "padding", rank),
-        "base_dilation": attribute(op, "base_dilations", ones),
-        "window_dilation": attribute(op, "window_dilations", ones),
-    }
+    names = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
+    sizes, strides, *dilations = (attribute(op, name, (1,) * rank) for name in names)
+    return dict(zip(_WINDOW, (sizes, strides, pairs(op, "padding", rank), *dilations), strict=True))
 
 
 @rule("reduce_window")
@@ -186,13 +184,8 @@ def dynamic_reduce_window(w: BodyWriter, op: Any, operands: list[ir.Value], _: A
     """The window is given by operands, and a function combines the elements."""
     n = 2 * len(op.results)
     sizes, strides, base, dilation, padding = (w.known_numbers(v, "windows") for v in operands[n:])
-    window = {
-        "window_dimensions": sizes,
-        "window_strides": strides,
-        "padding": tuple(zip(padding[::2], padding[1::2], strict=True)),
-        "base_dilation": base,
-        "window_dilation": dilation,
-    }
+    padding = tuple(zip(padding[::2], padding[1::2], strict=True))
+    window = dict(zip(_WINDOW, (sizes, strides, padding, base, dilation), strict=True))
     (callee,) = op.attributes["called_computations"]
     function = w.raising.source[ir.FlatSymbolRefAttr(callee).value]
     regions = function.operation.regions
@@ -302,12 +295,7 @@ def _logsumexp_region(element: ir.Type) -> tuple[str, ...] | None:
 @rule("select_and_scatter")
 def select_and_scatter(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     x, source, init = operands
-    rank = len(shape_of(x))
-    window = {
-        "window_dimensions": attribute(op, "window_dimensions", (1,) * rank),
-        "window_strides": attribute(op, "window_strides", (1,) * rank),
-        "padding": pairs(op, "padding", rank),
-    }
+    window = dict(list(_window(op, len(shape_of(x))).items())[:3])
     choice, combine = op.regions[0].blocks[0], op.regions[1].blocks[0]
     select, how = _comparison(choice), combinations(combine, 1)
     # Booleans are added by "or".
@@ -335,17 +323,10 @@ def select_and_scatter(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Valu
 
 def _comparison(block: ir.Block) -> str | None:
     """The direction of a region that compares its first argument with its second."""
-    compare = _only_compare(block)
+    (result,) = end_of(block).operands
+    compare = defining_op(result, "stablehlo.compare")
     if compare is None or list(compare.operands) != list(block.arguments):
         return None
     if attribute(compare, "compare_type") == "TOTALORDER":
         return None
     return attribute(compare, "comparison_direction").lower()
-
-
-def _only_compare(block: ir.Block) -> Any | None:
-    """The comparison that is all that a region does; ``None`` of another region."""
-    *ops, end = (view.operation for view in block.operations)
-    if len(ops) != 1 or ops[0].name != "stablehlo.compare":
-        return None
-    return ops[0] if list(end.operands) == list(ops[0].results) else None

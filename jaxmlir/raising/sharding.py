@@ -114,13 +114,18 @@ def spec_of(sharding: Any, axes: Sequence[str] | None = None) -> PartitionSpec:
     return PartitionSpec(*entries)
 
 
-@rule("sdy.sharding_constraint", "sdy.reshard")
+_MOVES = "all_gather all_reduce all_slice all_to_all collective_permute reduce_scatter".split()
+
+
+@rule("sdy.sharding_constraint", "sdy.reshard", *(f"sdy.{name}" for name in _MOVES))
 def sharding_constraint(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """Constrains where a value is kept; dropped if JAX has fewer devices than the mesh.
+    """Constrains where a value is kept; dropped if JAX has fewer devices than the mesh. Shardy's
+    own collectives are no more: on all devices together, they do not change the value.
 
     Also dropped in a manual computation, and on a mesh without axes, as JAX writes for random keys.
     """
-    sharding = sdy.TensorShardingAttr(op.attributes["sharding"])
+    name = "sharding" if "sharding" in op.attributes else "out_sharding"
+    sharding = sdy.TensorShardingAttr(op.attributes[name])
     mesh = mesh_of(w.raising, sharding.mesh_or_ref)
     if mesh is None or not mesh.axis_names or w.raising.manual is not None:
         return operands
@@ -128,10 +133,16 @@ def sharding_constraint(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Val
     return w.traced(lambda x: [lax.with_sharding_constraint(x, placed)], operands, w.types(op))
 
 
-@rule("sdy.propagation_barrier", "sdy.sharding_group")
+@rule("sdy.propagation_barrier", "sdy.sharding_group", "sdy.data_flow_edge")
 def hint(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """Dropped: where values are kept does not change what they are."""
     return operands[: len(op.results)]
+
+
+@rule("sdy.named_computation")
+def named_computation(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
+    block = op.regions[0].blocks[0]
+    return w.inlined(block, dict(zip(block.arguments, operands, strict=True)))
 
 
 @rule("sdy.manual_computation")

@@ -35,6 +35,26 @@ from jaxmlir.raising.source import attribute, defining_op, is_open, raised_type
 Sizes = np.ndarray
 """An array of objects: numbers, booleans, symbolic dimensions, :class:`UndecidedSize`."""
 
+ARITH = {
+    f"arith.{name}": f"stablehlo.{same}"
+    for same, names in {
+        "add": "addf addi",
+        "subtract": "subf subi",
+        "multiply": "mulf muli",
+        "divide": "divf divsi",
+        "remainder": "remf remsi",
+        "maximum": "maximumf maxsi",
+        "minimum": "minimumf minsi",
+        "negate": "negf",
+        "and": "andi",
+        "or": "ori",
+        "xor": "xori",
+        "select": "select",
+    }.items()
+    for name in names.split()
+}
+"""Ops on tensors and sizes that other compilers mix into StableHLO, whose op is the same."""
+
 MAX_ELEMENTS = 64
 """The most elements of an integer array that is followed: shapes and paddings have few."""
 
@@ -313,13 +333,6 @@ OPS |= {
     "stablehlo.slice": _slice,
     "stablehlo.gather": _gather,
     "arith.index_cast": _convert,
-    "arith.muli": _elementwise("multiply"),
-    "arith.addi": _elementwise("add"),
-    "arith.subi": _elementwise("subtract"),
-    "arith.maxsi": _elementwise("maximum"),
-    "arith.minsi": _elementwise("minimum"),
-    "arith.divsi": _elementwise("divide"),
-    "arith.remsi": _elementwise("remainder"),
     "tensor.from_elements": lambda op, shape, arrays: np.concatenate(
         [array.reshape(1) for array in arrays]
     ).reshape(shape),
@@ -327,6 +340,7 @@ OPS |= {
         [arrays[0][tuple(index.item() for index in arrays[1:])]], shape
     ),
 }
+OPS |= {name: OPS[same] for name, same in ARITH.items() if same in OPS}
 
 
 def evaluated(op: Any, arrays: Sequence[Sizes]) -> Sizes | None:

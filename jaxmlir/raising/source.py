@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxmlir._compat import core
 from jaxmlir.dialect import codec, locations
-from jaxmlir.dialect.ir import captured_by, functions, ir, is_private
+from jaxmlir.dialect.ir import captured_by, ir, is_private
 from jaxmlir.dialect.types import aval_of, dtype_of, type_of
 from jaxmlir.errors import ImportingError, at_op
 
@@ -101,8 +101,10 @@ def attribute(op: Any, name: str, default: Any = None) -> Any:
 def python_value(attr: ir.Attribute) -> Any:
     """Numbers, strings, tuples and arrays of numbers that an attribute holds; the keyword of an
     enumeration, as ``LT`` of ``#stablehlo<... LT>``."""
-    if isinstance(attr, (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.StringAttr)):
+    if isinstance(attr, (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr)):
         return attr.value
+    if isinstance(attr, ir.StringAttr):
+        return attr.value_bytes.decode()
     if isinstance(attr, (ir.DenseI64ArrayAttr, ir.DenseI32ArrayAttr, ir.DenseBoolArrayAttr)):
         return tuple(attr)
     if isinstance(attr, ir.FlatSymbolRefAttr):
@@ -216,8 +218,8 @@ def _constant_ops(value: ir.Value) -> list[Any] | None:
     return None
 
 
-def public_functions(module: ir.Module) -> list[str]:
-    """The functions that may be called from outside of the module: ``main``, or if there is none
+def public_functions(source: Mapping[str, Any]) -> list[str]:
+    """The functions that may be called from outside of their module: ``main``, or if there is none
     all that are not private."""
-    public = [name for name, op in functions(module).items() if not is_private(op)]
+    public = [name for name, op in source.items() if not is_private(op)]
     return ["main"] if "main" in public else public

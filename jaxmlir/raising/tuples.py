@@ -16,20 +16,24 @@ from jaxmlir.raising.source import defining_op
 _TUPLE, _ELEMENT = "stablehlo.tuple", "stablehlo.get_tuple_element"
 
 
-def flatten_tuples(functions: Mapping[str, Any]) -> None:
-    """Makes functions, and ops in them such as calls, take and return elements, not tuples."""
-    signatures = [(*op.type.inputs, *op.type.results) for op in functions.values()]
-    in_signatures = any(isinstance(t, ir.TupleType) for types in signatures for t in types)
+def flatten_tuples(functions: Mapping[str, Any]) -> bool:
+    """Makes functions, and ops in them such as calls, take and return elements, not tuples; whether
+    there were any."""
+    inputs = (type_ for function in functions.values() for type_ in function.type.inputs)
+    if not any(isinstance(type_, ir.TupleType) for type_ in inputs):
+        if not any(_has_tuples(op) for function in functions.values() for op in _ops_in(function)):
+            return False
     for function in functions.values():
-        ops = _ops_in(function)
-        if in_signatures or any(op.name in (_TUPLE, _ELEMENT) for op in ops):
-            for op in ops:
-                values = (*op.operands, *op.results)
-                has_tuples = any(isinstance(v.type, ir.TupleType) for v in values)
-                if has_tuples and op.name not in (_TUPLE, _ELEMENT):
-                    _flatten_op(op)
-            _flatten_function(function)
-            _drop_tuples(_ops_in(function))
+        for op in _ops_in(function):
+            if _has_tuples(op) and op.name not in (_TUPLE, _ELEMENT):
+                _flatten_op(op)
+        _flatten_function(function)
+        _drop_tuples(_ops_in(function))
+    return True
+
+
+def _has_tuples(op: ir.Operation) -> bool:
+    return any(isinstance(v.type, ir.TupleType) for v in (*op.operands, *op.results))
 
 
 def _ops_in(function: Any) -> list[ir.Operation]:

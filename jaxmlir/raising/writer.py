@@ -41,7 +41,7 @@ from jaxmlir.dialect.types import (
 )
 from jaxmlir.errors import ImportingError, JaxmlirError
 from jaxmlir.raising import sizes
-from jaxmlir.raising.broadcasts import Broadcasts
+from jaxmlir.raising.broadcasts import BROADCASTING, BROADCASTS, Broadcasts
 from jaxmlir.raising.source import (
     STATIC,
     RegionCaptures,
@@ -170,19 +170,20 @@ class ModuleRaiser:
         self._depth = 0
         self._queue: deque[BodyWriter] = deque()
 
-    def write(self) -> None:
-        """Writes the functions that were asked for, and all that these ask for in turn.
+    def write(self) -> dict[str, Any]:
+        """Writes the functions that were asked for, and all that these ask for in turn; all by
+        their symbols.
 
         Functions that are not called are erased: a raised idiom leaves those of its loops behind.
         """
         while self._queue:
             self._queue.popleft().write()
         symbol_table = functions(self.importer.module)
-        called = reachable(
-            symbol_table, *(name for name, op in symbol_table.items() if not is_private(op))
-        )
-        for name in symbol_table.keys() - called:
-            symbol_table[name].operation.erase()
+        public = [name for name, op in symbol_table.items() if not is_private(op)]
+        if len(public) < len(symbol_table):
+            for name in symbol_table.keys() - reachable(symbol_table, *public):
+                symbol_table.pop(name).operation.erase()
+        return symbol_table
 
     def entry(
         self,
@@ -445,8 +446,10 @@ class BodyWriter:
             op = view.operation
             name = op.name
             self.location = op.location
-            operands = self._broadcasts.undone(name, [env[v] for v in op.operands])
-            if name in _ENDS:
+            operands = [env[v] for v in op.operands]
+            if name in BROADCASTING:
+                operands = self._broadcasts.undone(operands)
+            elif name in _ENDS:
                 return operands
             try:
                 results = self._results(op, name, operands)
@@ -455,7 +458,8 @@ class BodyWriter:
             except (*_BY_JAX, KeyError, IndexError, ir.MLIRError) as e:
                 # JAX's own checks of an op.
                 raise located(ImportingError(f"{type(e).__name__}: {e}"), op) from e
-            self._broadcasts.note(op, name, operands, results)
+            if name in BROADCASTS:
+                self._broadcasts.note(op, operands[0], results[0])
             env.update(zip(op.results, results, strict=True))
         error = ImportingError("expected a terminator at the end of the block")
         raise located(error, self.function.operation)
@@ -469,10 +473,9 @@ class BodyWriter:
             return sized
         if name in IDIOMS and (meant := IDIOMS[name](self, op)) is not None:
             return meant
-        plain = PLAIN.get(name)
-        if plain is not None and not len(op.attributes) and not symbolic:
-            types = list(map(raised_type, op.results.types))
-            return ir.Operation.create(plain, types, operands, loc=self.location).results
+        if name in PLAIN and not symbolic and not len(op.attributes):
+            types = [raised_type(t) for t in op.results.types]
+            return ir.Operation.create(PLAIN[name], types, operands, loc=self.location).results
         if name in BY_SIGNATURE:
             return self.by_signature(op, name, operands)
         apply_rule = RULES.get(name)
@@ -685,7 +688,11 @@ class BodyWriter:
             return filled(type_, value)
 
     def broadcast(self, value: ir.Value, type_: ir.Type, dims: Sequence[int] = ()) -> ir.Value:
-        """Broadcasts a value to a type."""
+        """Broadcasts a value to a type. Dimensions in another order are transposed first, as JAX's
+        rules take them in order."""
+        order = sorted(range(len(dims)), key=dims.__getitem__)
+        if order != list(range(len(dims))):
+            value, dims = self.transpose(value, order), sorted(dims)
         params = {"shape": sizes_of(type_), "broadcast_dimensions": tuple(dims)}
         return self.one("broadcast_in_dim", [value], type_, **params)
 
@@ -734,8 +741,13 @@ class BodyWriter:
         block = region.blocks[0]
         return self.raising.region(block, constants_around(block), hint, op.location)
 
-    def alone(self, region: Any, hint: str, manual: Any = None) -> tuple[ModuleRaiser, str]:
-        """A new module with the function of a region that captures only constants, and its symbol.
+    def alone(
+        self, region: Any, hint: str, manual: Any = None, outer: RegionCaptures | None = None
+    ) -> tuple[ModuleRaiser, str]:
+        """A new module with the function of a region, and its symbol.
+
+        Args:
+          outer: what the region captures; by default, only constants.
 
         Raises:
           ImportingError: the region captures other values.
@@ -743,7 +755,7 @@ class BodyWriter:
         inner = ModuleRaiser(self.raising.module, self.raising.of_import)
         inner.manual = manual
         block = region.blocks[0]
-        symbol = inner.region(block, constants_around(block), hint, self.location)
+        symbol = inner.region(block, outer or constants_around(block), hint, self.location)
         # Only public functions of a program can be called.
         function = functions(inner.importer.module)[symbol]
         function.attributes["sym_visibility"] = ir.StringAttr.get("public")

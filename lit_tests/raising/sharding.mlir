@@ -1,10 +1,12 @@
-// A manual computation becomes a shard_map, and its collectives name the axes of the mesh.
+// A manual computation becomes a shard_map, and its collectives name the axes of the mesh. A gather
+// of Shardy's only moves values.
 // RUN: jaxmlir-opt %s --pass-pipeline='builtin.module(jaxpr-raise-stablehlo)' | FileCheck %s
 // RUN: jaxmlir-translate --stablehlo-to-jaxpr %s | jaxmlir-run --args '[0,1,2,3,4,5,6,7]' | FileCheck --check-prefix=EXEC %s
 
 // CHECK: func.func public @main
 // CHECK: "jaxpr.sharding_constraint"(%arg0) {{.*}}spec = {PartitionSpec = ["a"]}
 // CHECK: "jaxpr.shard_map"{{.*}}in_specs = [{PartitionSpec = ["a"]}]
+// CHECK: "jaxpr.sharding_constraint"({{.*}}spec = {PartitionSpec = [none]}
 // CHECK: "jaxpr.psum"{{.*}}axes = ["a"]
 // EXEC: f32[8] = [12.0, 16.0, 12.0, 16.0, 12.0, 16.0, 12.0, 16.0]
 sdy.mesh @mesh = <["a"=4]>
@@ -19,5 +21,6 @@ func.func public @main(%x: tensor<8xf32>) -> tensor<8xf32> {
     }) : (tensor<2xf32>) -> tensor<2xf32>
     sdy.return %2 : tensor<2xf32>
   } : (tensor<8xf32>) -> tensor<8xf32>
-  return %1 : tensor<8xf32>
+  %4 = sdy.all_gather [{"a"}] %1 out_sharding=<@mesh, [{}]> : tensor<8xf32>
+  return %4 : tensor<8xf32>
 }

@@ -1,5 +1,6 @@
 """StableHLO raised to the dialect: values, derivatives and batches, against JAX's."""
 
+import dataclasses
 import re
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from jax import export, lax
 
 import jaxmlir
+from jaxmlir.dialect import bytecode
 from jaxmlir.errors import ArgumentError, DiagnosticError, ImportingError, ParseError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
@@ -627,6 +629,84 @@ def test_arguments_that_an_exported_function_does_not_take():
     for args in [(X[:1],), (X, X), ("text",)]:
         with pytest.raises(jaxmlir.errors.ArgumentError, match="@sin"):
             jaxmlir.from_exported(exported, *args)
+
+
+def test_a_map_applies_any_region_to_each_element():
+    """The region uses a value from around it, and calls a function."""
+    text = """
+func.func @main(%x: tensor<3x4xf32>, %s: tensor<f32>) -> tensor<3x4xf32> {
+  %0 = "stablehlo.map"(%x) ({
+  ^bb0(%a: tensor<f32>):
+    %two = stablehlo.constant dense<2.0> : tensor<f32>
+    %1 = stablehlo.multiply %a, %s : tensor<f32>
+    %2 = func.call @sine(%1) : (tensor<f32>) -> tensor<f32>
+    %3 = stablehlo.add %2, %two : tensor<f32>
+    stablehlo.return %3 : tensor<f32>
+  }) {dimensions = array<i64: 0, 1>} : (tensor<3x4xf32>) -> tensor<3x4xf32>
+  return %0 : tensor<3x4xf32>
+}
+func.func private @sine(%x: tensor<f32>) -> tensor<f32> {
+  %0 = stablehlo.sine %x : tensor<f32>
+  return %0 : tensor<f32>
+}"""
+    program, scale = jaxmlir.from_stablehlo(text), np.float32(3)
+    close(program(X, scale), np.sin(X * scale) + 2)
+    close(program.vmap((None, 0))(X, np.stack([scale, scale]))[1], program(X, scale))
+
+
+def test_a_broadcast_that_also_transposes():
+    text = """func.func @main(%x: tensor<3x4xf32>) -> tensor<4x2x3xf32> {
+      %0 = stablehlo.broadcast_in_dim %x, dims = [2, 0] : (tensor<3x4xf32>) -> tensor<4x2x3xf32>
+      %1 = stablehlo.sine %0 : tensor<4x2x3xf32>
+      return %1 : tensor<4x2x3xf32>
+    }"""
+    program = jaxmlir.from_stablehlo(text)
+    close(program(X), np.sin(np.broadcast_to(X.T[:, None], (4, 2, 3))))
+    _, pullback = jax.vjp(program, X)
+    close(pullback(np.ones((4, 2, 3), np.float32))[0], 2 * np.cos(X))
+
+
+def test_weights_in_resources_of_the_module():
+    """torch-mlir writes them so."""
+    text = """
+func.func @main() -> (tensor<2x2xbf16>, tensor<3xi1>) {
+  %0 = stablehlo.constant dense_resource<weights> : tensor<2x2xbf16>
+  %1 = stablehlo.constant dense_resource<"a mask"> : tensor<3xi1>
+  return %0, %1 : tensor<2x2xbf16>, tensor<3xi1>
+}
+{-# dialect_resources: {builtin: {
+  weights: "0x02000000803F004040408040", "a mask": "0x01000000010001"
+}} #-}"""
+    weights, mask = jaxmlir.from_stablehlo(text)()
+    assert weights.dtype == jnp.bfloat16 and weights.tolist() == [[1, 2], [3, 4]]
+    assert mask.tolist() == [True, False, True]
+    with pytest.raises(ImportingError, match="expected 8 bytes in dense_resource<weights.*got 7"):
+        jaxmlir.from_stablehlo(text.replace("4080", "40"))
+
+
+def test_an_exported_function_that_does_not_belong_to_its_module():
+    other = export.export(jax.jit(lambda x: (x, x)))(X).mlir_module_serialized
+    exported = export.export(jax.jit(jnp.sin))(X)
+    for name, value in [("mlir_module_serialized", other), ("module_kept_var_idx", (3,))]:
+        forged = dataclasses.replace(exported, **{name: value})
+        with pytest.raises(ImportingError, match="sin: expected . "):
+            jaxmlir.from_exported(bytes(forged.serialize()))
+
+
+def test_an_artifact_whose_reader_never_ends(monkeypatch):
+    """MLIR's reader has loops over counts that a damaged file may set to 2**60."""
+    endless = bytecode._READ_AND_PRINT.replace("    module =", "    while True: pass\n    module =")
+    monkeypatch.setattr(bytecode, "_READ_AND_PRINT", endless)
+    monkeypatch.setattr(bytecode, "_SECONDS", 1)
+    data = export.export(jax.jit(jnp.sin))(X).mlir_module_serialized
+    with pytest.raises(ParseError, match="bytecode reader was ended by SIGXCPU"):
+        jaxmlir.from_stablehlo(data)
+
+
+def test_strings_that_are_not_unicode():
+    text = str(lowered(jnp.sin, X)).replace("%arg0 :", '%arg0 {name = "caf\\E9"} :')
+    with pytest.raises(ParseError, match=r"UTF-8, got \"caf\\E9\""):
+        jaxmlir.from_stablehlo(text)
 
 
 def test_damaged_modules():

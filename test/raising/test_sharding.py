@@ -150,6 +150,33 @@ def test_what_has_no_counterpart_is_said(changed, message):
     assert message in str(error.value)
 
 
+def test_collectives_of_shardy_only_move_values():
+    """A partitioner writes them where it changes how a value is split over the devices."""
+    rows, whole = '<@mesh, [{"x"}, {}]>', "<@mesh, [{}, {}]>"
+    text = f"""
+module {{
+  sdy.mesh @mesh = <["x"=4, "y"=2]>
+  func.func @main(%a: tensor<8x8xf32> {{sdy.sharding = #sdy.sharding{rows}}}) -> tensor<8x8xf32> {{
+    %w = sdy.constant dense<0.5> : tensor<8x8xf32>
+    %0 = sdy.all_gather [{{"x"}}, {{}}] %a out_sharding={whole} : tensor<8x8xf32>
+    %1 = stablehlo.multiply %0, %w {{sdy.sharding = #sdy.sharding_per_value<[{whole}]>}}
+      : tensor<8x8xf32>
+    %2 = sdy.all_reduce {{"y"}} %1 out_sharding={whole} : tensor<8x8xf32>
+    %3 = sdy.named_computation<"sine">(%2) in_shardings=[{whole}] out_shardings=[{whole}]
+        (%b: tensor<8x8xf32>) {{
+      %4 = stablehlo.sine %b : tensor<8x8xf32>
+      sdy.return %4 : tensor<8x8xf32>
+    }} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+    %5 = sdy.all_slice [{{"x"}}, {{}}] %3 out_sharding={rows} : tensor<8x8xf32>
+    return %5 : tensor<8x8xf32>
+  }}
+}}"""
+    program = jaxmlir.from_stablehlo(text)
+    result = program(X)
+    same(result, np.sin(0.5 * X))
+    assert result.sharding.spec == P("x")
+
+
 def test_a_collective_without_a_mesh_is_refused_unless_each_device_is_alone():
     text = """func.func public @main(%x: tensor<2xf32>) -> tensor<4xf32> {
       %0 = "stablehlo.all_gather"(%x) <{all_gather_dim = 0 : i64, replica_groups =
