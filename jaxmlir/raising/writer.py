@@ -688,8 +688,8 @@ class BodyWriter:
             return filled(type_, value)
 
     def broadcast(self, value: ir.Value, type_: ir.Type, dims: Sequence[int] = ()) -> ir.Value:
-        """Broadcasts a value to a type. Dimensions in another order are transposed first, as JAX's
-        rules take them in order."""
+        """Broadcasts a value to a type; transposes dimensions that are not in order, as JAX's rules
+        take them in order."""
         order = sorted(range(len(dims)), key=dims.__getitem__)
         if order != list(range(len(dims))):
             value, dims = self.transpose(value, order), sorted(dims)
@@ -744,14 +744,8 @@ class BodyWriter:
     def alone(
         self, region: Any, hint: str, manual: Any = None, outer: RegionCaptures | None = None
     ) -> tuple[ModuleRaiser, str]:
-        """A new module with the function of a region, and its symbol.
-
-        Args:
-          outer: what the region captures; by default, only constants.
-
-        Raises:
-          ImportingError: the region captures other values.
-        """
+        """A new module with the function of a region, which captures ``outer`` or else constants
+        only (an ImportingError tells of others), and its symbol."""
         inner = ModuleRaiser(self.raising.module, self.raising.of_import)
         inner.manual = manual
         block = region.blocks[0]
