@@ -38,7 +38,7 @@ BUILTIN_PASSES = (
     ("jaxpr-canonicalize", "jaxmlir.optimize.simplify.canonicalize:Canonicalize"),
     ("jaxpr-carry-conditions", "jaxmlir.optimize.tpu.carry_conditions:CarryConditions"),
     ("jaxpr-checkpoint-segments", "jaxmlir.optimize.memory.checkpoint_segments:CheckpointSegments"),
-    ("jaxpr-checkpoint-while", "jaxmlir.transforms.linearize:CheckpointWhile"),
+    ("jaxpr-checkpoint-while", "jaxmlir.transforms.checkpoint_while:CheckpointWhile"),
     ("jaxpr-cost", "jaxmlir.analysis.cost:PrintCost"),
     ("jaxpr-cse", "jaxmlir.optimize.simplify.cse:Cse"),
     ("jaxpr-dce", "jaxmlir.optimize.simplify.dce:Dce"),

@@ -4,13 +4,6 @@ Linearization is forward-mode differentiation and partial evaluation at once.  E
 by two templates: one computes its results and *residuals*, the other one the tangents of its
 results from the residuals and the tangents of its operands.  The first halves make ``@f.fwd``, the
 second halves ``@f.lin``, a linear function once the residuals are known.
-
-``jaxpr-checkpoint-while`` lets ``while`` loops be differentiated in reverse.  Reverse mode visits
-the states of a loop backwards, but their number is known only when the loop runs: JAX refuses.  A
-``checkpointed_while`` computes the same as the ``while``, and says how many of its states may be
-kept when it is differentiated; the others are recomputed.  Its derivatives are loops of that kind
-too, so the choice is made once, for derivatives of any order.
-:mod:`jaxmlir.transforms.checkpointing` has the algorithm.
 """
 
 from __future__ import annotations
@@ -19,26 +12,11 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from jaxmlir.analysis.call_graph import KERNELS
-from jaxmlir.analysis.function_view import ops_of
-from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import (
-    clone,
-    copy,
-    is_constant,
-    ops_with_symbols,
-    reachable,
-    set_attribute,
-    symbols_of,
-    zeros,
-)
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.builder import clone, copy, is_constant, set_attribute, zeros
+from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import tangent_type_of
-from jaxmlir.errors import ArgumentError
-from jaxmlir.passes.base import Pass
 from jaxmlir.support.masks import Mask, chosen, filled
-from jaxmlir.support.options import integer
 from jaxmlir.transforms.activity import (
     Activity,
     activity_of,
@@ -46,81 +24,12 @@ from jaxmlir.transforms.activity import (
     function_holds_rules,
     holds_rules,
 )
+from jaxmlir.transforms.checkpoint_while import checkpoint_while
 from jaxmlir.transforms.emitters import Linearization
 from jaxmlir.transforms.jvp import DerivativePass
 from jaxmlir.transforms.memo import derived
 from jaxmlir.transforms.new_function import NewFunction, SplitFunction
 from jaxmlir.transforms.templates import Rules
-
-_POLICIES = ("error", "checkpointed")
-
-
-class CheckpointWhile(Pass):
-    """Replace each while by a checkpointed_while, which has a reverse derivative.
-
-    A loop with side effects stays as it is: reverse mode would repeat them.  So does one in a
-    kernel, which has no derivative.
-
-    Options:
-      checkpoints: how many states of a loop are kept, at least 1.
-      func: the function whose loops are meant, those of functions it refers to included; by default
-        the public one.
-    """
-
-    name: ClassVar[str] = "jaxpr-checkpoint-while"
-    checkpoints: int
-    func: str = ""
-
-    def run(self, program: Module) -> None:
-        symbol = program.function(program.chosen(self.func)).name.value
-        checkpoint_while(program, symbol, "checkpointed", self.checkpoints)
-
-
-def checkpoint_while(
-    program: Module, symbol: str, while_loops: str, checkpoints: int | None
-) -> None:
-    """Prepares the loops of ``@symbol`` for reverse mode, as a transformation's options say.
-
-    Args:
-      while_loops: ``"error"`` leaves them as they are; ``"checkpointed"`` replaces them.
-      checkpoints: how many states of each loop are kept.
-
-    Raises:
-      ArgumentError: there is no such option, or the number is missing or not positive.
-    """
-    if while_loops not in _POLICIES:
-        raise ArgumentError(
-            f"while_loops: expected one of {', '.join(map(repr, _POLICIES))}, got {while_loops!r}"
-        )
-    if while_loops == "error":
-        if checkpoints is not None:
-            raise ArgumentError(f"checkpoints={checkpoints} needs while_loops='checkpointed'")
-        return
-    num_states = integer(checkpoints)
-    if num_states is None or num_states < 1:
-        raise ArgumentError(
-            "while_loops='checkpointed' needs checkpoints=N, how many states of a loop to keep, at "
-            f"least 1; got {checkpoints!r}"
-        )
-    with scope():
-        functions = program.functions
-        reached = reachable(functions, symbol)
-        # A kernel has no derivative, and its compiler knows no loops but while.
-        ops = (named_op for name in reached for named_op in ops_with_symbols(functions[name]))
-        kernels = {kernel for op, name in ops if name in KERNELS for kernel in symbols_of(op)}
-        for name in reached - reachable(functions, *kernels):
-            for op, op_name, operands in list(ops_of(functions[name])):
-                if op_name == "jaxpr.while" and "jaxpr.effects" not in op.attributes:
-                    attributes = dict(op.attributes.items())
-                    attributes["checkpoints"] = codec.encode(num_states)
-                    with ir.InsertionPoint(op), op.location:
-                        new = ir.Operation.create(
-                            "jaxpr.checkpointed_while", list(op.results.types), operands, attributes
-                        )
-                    for old, result in zip(list(op.results), new.results, strict=True):
-                        old.replace_all_uses_with(result)
-                    op.operation.erase()
-    program.changed()
 
 
 class ReversePass(DerivativePass):

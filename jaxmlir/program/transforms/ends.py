@@ -16,8 +16,8 @@ from jaxmlir.dialect.ir import is_private, scope
 from jaxmlir.errors import ArgumentError, count
 from jaxmlir.rewriting.dedupe import dedupe_functions, rename_functions, short_name
 from jaxmlir.support.options import integer
+from jaxmlir.transforms.checkpoint_while import checkpoint_while
 from jaxmlir.transforms.discharge_refs import discharge_refs
-from jaxmlir.transforms.linearize import checkpoint_while
 from jaxmlir.transforms.retyping import infer_weak_types
 from jaxmlir.transforms.templates import Rules
 
