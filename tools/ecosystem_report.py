@@ -140,9 +140,10 @@ def markdown(every: dict[str, Sequence[Record]], steps: Sequence[str]) -> str:
 
 def _section(jax: str, records: Sequence[Record], columns: Sequence[str]) -> Iterator[str]:
     run = [r for r in records if "excluded" not in r]
-    dates = sorted({r["date"] for r in records})
-    commits = ", ".join(f"`{c}`" for c in sorted({r["commit"] for r in records}))
-    yield f"\n## JAX {jax}\n\n{len(run)} programs, run on {' and '.join(dates)} at {commits}.\n"
+    first, last = (f(r["date"] for r in records) for f in (min, max))
+    dates = f"on {first}" if first == last else f"from {first} to {last}"
+    yield f"\n## JAX {jax}\n\n{len(run)} programs, run {dates}: "
+    yield f"[outcomes and commits](ecosystem-{jax}.json).\n"
     yield _table(["program", *columns], (_outcomes(r, columns) for r in run))
     yield _table(
         ["", *columns], [["passed of what JAX can do", *(_total(run, step) for step in columns)]]

@@ -128,7 +128,7 @@ def test_page(tmp_path):
     assert json.loads((tmp_path / "ecosystem-1.2.3.json").read_text())[0]["times"] == TIMES
     page = (tmp_path / "ecosystem.md").read_text()
     for line in (
-        "3 programs, run on 2026-01-02 at `abc`.",
+        "3 programs, run on 2026-01-02: [outcomes and commits](ecosystem-1.2.3.json).",
         "| good 0.1 | yes | yes* |",
         "| bad 0.1 | **no** | n/a |",
         "| passed of what JAX can do | 1 of 2 | 1 of 1 |",
