@@ -123,9 +123,8 @@ had other work to do. A ratio of calls of less than a millisecond can still be o
 JAX's caches are cleared before each transformation, so that both differentiate the library's jitted
 functions anew: a later program of the same process finds their derivatives.
 
-`=`: both compile to the same instructions, and the ratio is noise. `~`: an older measurement, in
-which a transformation found derivatives that an earlier one had made, so `transform` says little,
-or in which medians were compared. **Bold**: more than is promised, which is {promises}.
+`=`: both compile to the same instructions, and the ratio is noise. **Bold**: more than is promised,
+which is {promises}.
 """
 
 
@@ -232,7 +231,7 @@ def _times_row(record: Record) -> list[str]:
         # If both executables have the same instructions, the difference is noise.
         same = len(times[name]) > 2
         cells.append(f"**{cell}**" if is_over and not same else cell + "=" * same)
-    return [record["name"] + "~" * ("caches" not in times), *cells]
+    return [record["name"], *cells]
 
 
 def _means(records: Sequence[Record]) -> Iterator[str]:

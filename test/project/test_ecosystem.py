@@ -111,8 +111,6 @@ def record(name, **fields):
 
 TIMES = {measure: [0.1, 0.12] for measure in report.MEASURES} | {
     "grad_cpu_O2": [0.1, 0.2, "same"],
-    "statistic": "minimum",
-    "caches": "cleared",
 }
 
 
@@ -122,20 +120,17 @@ def test_page(tmp_path):
         record("bad", steps={"trace": "failed: Mismatch: 1", "save": "n/a (JAX: no |number|)"}),
         record("none", excluded="cannot be installed: because"),
     ]
-    with_caches = {name: value for name, value in TIMES.items() if name != "caches"}
-    records.append(record("old", steps={}, times=with_caches))
     report.write_docs(tmp_path, "1.2.3", records, ["trace", "save", "times"])
     assert json.loads((tmp_path / "ecosystem-1.2.3.json").read_text())[0]["times"] == TIMES
     page = (tmp_path / "ecosystem.md").read_text()
     for line in (
-        "3 programs, run on 2026-01-02: [outcomes and commits](ecosystem-1.2.3.json).",
+        "2 programs, run on 2026-01-02: [outcomes and commits](ecosystem-1.2.3.json).",
         "| good 0.1 | yes | yes* |",
         "| bad 0.1 | **no** | n/a |",
         "| passed of what JAX can do | 1 of 2 | 1 of 1 |",
         "- bad, trace: `Mismatch: 1`",
         "- none 0.1: `cannot be installed: because`",
         "| good | 100 ms | 100 ms | 100 ms | 2.00= | **1.20** | **1.20** | 1.20 |",
-        "| old~ | 100 ms |",
     ):
         assert line in page
 
