@@ -295,7 +295,8 @@ def _logsumexp_region(element: ir.Type) -> tuple[str, ...] | None:
 @rule("select_and_scatter")
 def select_and_scatter(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     x, source, init = operands
-    window = dict(list(_window(op, len(shape_of(x))).items())[:3])
+    window = _window(op, len(shape_of(x)))
+    window = {name: window[name] for name in _WINDOW[:3]}
     choice, combine = op.regions[0].blocks[0], op.regions[1].blocks[0]
     select, how = _comparison(choice), combinations(combine, 1)
     # Booleans are added by "or".

@@ -344,8 +344,17 @@ def _partial_eval_by_policy(
     saveable: Any, unknown: Any, instantiated: Any, eqn: Any
 ) -> tuple[Any, Any, list[bool], list[bool], list[Any]]:
     """Splits an equation into one for now and one for the backward pass, which has all operands.
-    The policy chooses the values that the first stores for the second, which recomputes the others.
-    Returns the equations, the results that each does not or does give, and the stored values."""
+
+    Args:
+      saveable: the policy that chooses the values of the first that are stored for the second; the
+        second recomputes the others.
+      unknown: the operands that the first does not have.
+      instantiated: the operands that the second has without storing them.
+
+    Returns:
+      The two equations, which results the first does not give, which the second gives, and the
+      values to store for the second.
+    """
     callee, unknown = eqn.params["callee"], tuple(unknown)
     again = saveable is jax.checkpoint_policies.nothing_saveable
     if callee.signature.effects or not (again or saveable in _SAVE_ALL):

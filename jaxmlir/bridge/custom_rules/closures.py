@@ -233,8 +233,11 @@ def _tracers(rules: Iterable[Any], closed: dict[int, Any]) -> list[core.Tracer]:
 
 
 def made_of(rules: Iterable[Any], seen: dict[int, Any] | None = None) -> Iterator[Any]:
-    """Rules, and all objects that they refer to or close over, except those seen, by id, which
-    grow."""
+    """Rules, and all objects that they refer to or close over.
+
+    Args:
+      seen: objects that need not be searched, by id; those searched are added.
+    """
     seen = {} if seen is None else seen
     most = len(seen) + MOST
     waiting = list(rules)

@@ -272,9 +272,13 @@ def _check_types(what: str, wanted: Sequence[Any], given: Sequence[Any]) -> None
 
 
 def _zeros(tangible: Sequence[bool], few: bool = True) -> Iterator[Mask]:
-    """The masks of zero (co)tangents that a rule may meet, except all zero or none zero.  More than
-    ``MAX_COMBINED`` tangible ones, or if not ``few``, are not combined: all are nonzero, or only
-    one."""
+    """The masks of zero (co)tangents that a rule may meet, except all zero or none zero.
+
+    Args:
+      tangible: which may be nonzero; those of integers may not.
+      few: yield all combinations if at most ``MAX_COMBINED`` may be nonzero; otherwise either all
+        of these are nonzero, or only one.
+    """
     may = [i for i, t in enumerate(tangible) if t]
     counts = {len(may), *([1] if len(may) <= MAX_ALONE else [])}
     if few and len(may) <= MAX_COMBINED:
