@@ -41,7 +41,7 @@ from jaxmlir.sparse import bounds, rules
 from jaxmlir.sparse.index_sets import Columns, PatternTooDense, Rows, empty
 from jaxmlir.sparse.movement import VALUES
 from jaxmlir.sparse.rules import LeafOp, Value
-from jaxmlir.support.masks import split
+from jaxmlir.support.masks import chosen, split
 from jaxmlir.transforms.jax_rules import implementation, lowered_function, trace_flat
 from jaxmlir.transforms.templates import Rules
 
@@ -352,7 +352,7 @@ class Tracer(Interpreter):
         start = size + relation.starts[first]
         vertices[start : start + size] = np.arange(size)
         graph.indices = vertices[graph.indices]
-        base = [*begin, *(x for x, d in zip(arguments, relation.pattern, strict=True) if d)]
+        base = [*begin, *chosen(arguments, relation.pattern)]
         hubs = empty(graph.shape[0] - size - inputs, columns.width)
         whole = self._closure(graph, columns.joined([*(_rows_of(x, columns) for x in base), hubs]))
         ends = np.cumsum([0, *(x.size for x in begin)])
@@ -442,7 +442,7 @@ def _stacked(
         return None
     rows = relation.columns.written_out(rows)
     arguments = [*fixed, *(Value(x.shape[1:]) for x in arrays)]
-    base = [_rows_of(x, columns) for x, d in zip(arguments, relation.pattern, strict=True) if d]
+    base = [_rows_of(x, columns) for x in chosen(arguments, relation.pattern)]
     same = columns.through(rows, columns.joined(base))
     sets = columns.take(same, np.tile(np.arange(rows.shape[0]), length))
     for i, x in enumerate(arrays, len(fixed)):
