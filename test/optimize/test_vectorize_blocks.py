@@ -475,6 +475,21 @@ def test_blocks_that_gain_nothing_are_left_alone(function, args):
     assert products(batched) == products(program)
 
 
+def test_slices_start_no_kernels():
+    def block(matrices, x):
+        first, second, _ = jnp.split(matrices, 3, 1)
+        a, b, _ = jnp.split(first, 3, 2)
+        c, d, _ = jnp.split(second, 3, 2)
+        return (a + d).sum((1, 2)) * x + (c - b).sum((1, 2))
+
+    def blocks(matrices, xs):
+        return jnp.stack(list(map(block, matrices, xs)))
+
+    args = [normal(20, 3, 3) for _ in range(2)], [normal(20) for _ in range(2)]
+    program, batched = after(blocks, *args, pipeline="jaxpr-vectorize-blocks")
+    assert str(batched) == str(program)
+
+
 def with_an_own_primitive(rule):
     """Doubles a row by a primitive that has only a lowering rule.
 

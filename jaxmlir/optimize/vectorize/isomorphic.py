@@ -24,6 +24,7 @@ from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import Work, is_plain_signature, size
 from jaxmlir.analysis.repeated_blocks import op_string_of
+from jaxmlir.analysis.strided_view import SLICES
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import build, clone, copy, erase, inline, is_used, returned
 from jaxmlir.dialect.ir import body_of, ir
@@ -177,7 +178,7 @@ class Group:
             varying.update(self.results(pack))
             total += work.at(self.body, index)
             name = self.body.names[index]
-            if name not in FUSIBLE:
+            if name not in FUSIBLE and name not in SLICES:
                 saved += work.kernel
             if name in with_trait(Trait.CONTRACTION) and not all(pattern):
                 # The common factor is read once.
