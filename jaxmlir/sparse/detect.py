@@ -110,7 +110,7 @@ def _pattern(copy: Module, symbol: str, argnums: Sequence[int], *, symmetric: bo
     copy.changed()
     in_shapes = [shapes[i] for i in argnums]
     is_symbolic = not all(map(core.is_constant_shape, (*shapes, *out_shapes)))
-    inputs = Arguments(in_shapes) if is_symbolic else Columns.of(in_shapes)
+    inputs = Arguments(in_shapes) if is_symbolic else Columns(map(math.prod, in_shapes))
     values = [Value(shape) for shape in shapes]
     values += [
         Value(shapes[i], inputs.identity(argnums.index(i))) for i, a in enumerate(active) if a

@@ -62,12 +62,11 @@ def mixing(program: Module, node: Node, operands: Sequence[Any], depending: Sequ
     sizes = [math.prod(shape) for shape in (*in_shapes, *shapes)]
     if sum(sizes) > _ANALYSED:
         return None
-    reading = sum(sizes[: len(in_shapes)])
-    columns, start = Columns(reading), 0
+    columns = Columns(sizes[: len(in_shapes)])
+    reading = columns.inputs
     values = [rules.Value(np.shape(x), None, _as_constant(x)) for x in operands]
-    for i, size in zip(depending, sizes, strict=False):
-        values[i] = rules.Value(np.shape(operands[i]), columns.inputs_from(start, size))
-        start += size
+    for k, i in enumerate(depending):
+        values[i] = rules.Value(np.shape(operands[i]), columns.identity(k))
     with jax.ensure_compile_time_eval():
         sets = rules.sets_of(rules.LeafOp(columns, node, values, shapes, program))
     if sets is None:

@@ -251,8 +251,7 @@ class Tracer(Interpreter):
 
     def _any_of(self, values: Sequence[Value]) -> Value:
         """What may be any of some values of a shape."""
-        rows = functools.reduce(self.columns.union, [x.rows for x in values])
-        return Value(values[0].shape, rows)
+        return Value(values[0].shape, self.columns.united(x.rows for x in values))
 
     def slice(self, value: Value, index: int) -> Value:
         known = None if value.known is None else lambda: value.known()[index]
@@ -349,7 +348,7 @@ class Tracer(Interpreter):
         graph = inner.links([relation.rows[i] for i in results])
         # The elements of the values are the same vertices as results and as arguments.
         vertices = np.arange(graph.shape[0], dtype=graph.indices.dtype)
-        start = size + relation.starts[first]
+        start = size + inner.starts[first]
         vertices[start : start + size] = np.arange(size)
         graph.indices = vertices[graph.indices]
         base = [*begin, *chosen(arguments, relation.pattern)]
@@ -370,16 +369,12 @@ class Tracer(Interpreter):
         """
         pattern = [x.rows is not None for x in arguments]
         pattern[first : first + len(depend)] = depend
-        sizes = [x.size if d else 0 for x, d in zip(arguments, pattern, strict=True)]
-        starts = np.cumsum([0, *sizes])
-        columns = Columns(int(starts[-1]))
-        values = [
-            x.with_rows(columns.inputs_from(start, size) if d else None)
-            for x, d, start, size in zip(arguments, pattern, starts, sizes, strict=False)
-        ]
+        pairs = list(zip(arguments, pattern, strict=True))
+        columns = Columns(x.size if d else 0 for x, d in pairs)
+        values = [x.with_rows(columns.identity(i) if d else None) for i, (x, d) in enumerate(pairs)]
         inner = Tracer(self.program, columns, self.reasons)
         rows = [_rows_of(x, columns) for x in inner.enter(Frame(symbol, None), values)]
-        return Relation(columns, rows, pattern, starts)
+        return Relation(columns, rows, pattern)
 
     def _closure(self, step: Rows, base: Rows) -> Rows:
         """For each vertex of a graph, the union of the sets of all vertices that paths lead to."""
@@ -401,16 +396,15 @@ class Relation(NamedTuple):
     """The elements of a function's own arguments that its results depend on.
 
     Attributes:
-      columns: the columns of ``rows``: the elements of the arguments that depend on an input.
+      columns: the columns of ``rows``: the elements of the arguments that depend on an input; the
+        others have none.
       rows: the sets of each result.
       pattern: for each argument, whether it depends on an input.
-      starts: the first column of each argument.
     """
 
     columns: Columns
     rows: list[Rows]
     pattern: list[bool]
-    starts: np.ndarray
 
 
 def _shapes_of(node: Node) -> list[tuple[int, ...]]:
@@ -443,14 +437,14 @@ def _stacked(
     rows = relation.columns.written_out(rows)
     arguments = [*fixed, *(Value(x.shape[1:]) for x in arrays)]
     base = [_rows_of(x, columns) for x in chosen(arguments, relation.pattern)]
-    same = columns.through(rows, columns.joined(base))
-    sets = columns.take(same, np.tile(np.arange(rows.shape[0]), length))
+    same, starts = columns.through(rows, columns.joined(base)), relation.columns.starts
+    sets = [columns.take(same, np.tile(np.arange(rows.shape[0]), length))]
     for i, x in enumerate(arrays, len(fixed)):
         if x.rows is not None:
-            block = rows[:, relation.starts[i] : relation.starts[i + 1]]
+            block = rows[:, starts[i] : starts[i + 1]]
             diagonal = sparse.kron(sparse.identity(length, bool), block, "csr").astype(bool)
-            sets = columns.union(sets, columns.through(diagonal, x.rows))
-    return sets
+            sets.append(columns.through(diagonal, x.rows))
+    return columns.united(sets)
 
 
 def _stack_known(parts: Sequence[Value]) -> Any:
