@@ -14,6 +14,7 @@ import numpy as np
 from jax import lax
 from jaxlib.mlir.dialects import chlo, stablehlo
 
+from jaxmlir.analysis.moves import MOVES
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import ir
@@ -375,13 +376,11 @@ def held_by(value: ir.Value) -> np.ndarray | None:
     if name == "stablehlo.dynamic_broadcast_in_dim":
         return inner.reshape(()) if inner.size == 1 else None
     shape = shape_of(value)
-    if not inner.ndim:
-        return np.broadcast_to(inner, shape)
     dims = attribute(op, "broadcast_dimensions")
     if tuple(dims) != tuple(sorted(dims)):
         return None
-    wide = [inner.shape[dims.index(d)] if d in dims else 1 for d in range(len(shape))]
-    return np.broadcast_to(inner.reshape(wide), shape)
+    (held,) = MOVES["broadcast_in_dim"].run(inner, shape=shape, broadcast_dimensions=dims)
+    return held
 
 
 @functools.lru_cache(256)

@@ -480,7 +480,9 @@ class BodyWriter:
             return self.by_signature(op, name, operands)
         apply_rule = RULES.get(name)
         if apply_rule is None:
-            raise ImportingError(_no_rule(name))
+            reason = REFUSED.get(name)
+            why = "the dialect has no op for it; expected ops of StableHLO, CHLO and func"
+            raise ImportingError(f"it cannot be raised: {reason}" if reason else why)
         return apply_rule(self, op, operands)
 
     def by_signature(self, op: Any, name: str, operands: list[ir.Value]) -> Values:
@@ -665,21 +667,17 @@ class BodyWriter:
 
     def constant(self, array: np.ndarray) -> ir.Value:
         """Writes a constant array; a large one of equal elements is a broadcast scalar."""
+        type_ = tensor(array.shape, element_of(array.dtype))
+        is_large = array.nbytes > INLINE_CONSTANT_BYTES
         with self.location:
-            if array.nbytes > INLINE_CONSTANT_BYTES and all_equal(
-                array, array.reshape(-1)[:1].tobytes()
-            ):
-                type_ = tensor(array.shape, element_of(array.dtype))
-                scalar = self.constant(array.reshape(-1)[0].reshape(()))
-                return self.broadcast(scalar, type_)
+            if is_large and all_equal(array, array.reshape(-1)[:1].tobytes()):
+                return self.broadcast(self.constant(array.reshape(-1)[0].reshape(())), type_)
             # JAX would narrow an array of 64 bits that is not in the text of the module.
-            beside = not is_narrowed(aval_of(tensor(array.shape, element_of(array.dtype))))
-            if array.nbytes > INLINE_CONSTANT_BYTES and beside:
-                value: ir.Attribute = ir.StringAttr.get(self.raising.importer._constant_name(array))
-                attributes = {"name": value}
+            if is_large and not is_narrowed(aval_of(type_)):
+                name = self.raising.importer._constant_name(array)
+                attributes: dict[str, ir.Attribute] = {"name": ir.StringAttr.get(name)}
             else:
                 attributes = {"value": dense(array)}
-            type_ = tensor(array.shape, element_of(array.dtype))
             return ir.Operation.create("jaxpr.constant", [type_], [], attributes).result
 
     def filled(self, type_: ir.Type, value: float) -> ir.Value:
@@ -776,13 +774,6 @@ def as_written(results: Values, operands: list[ir.Value]) -> WrittenOp | None:
     types = [v.type for v in op.results]
     same = order == list(range(len(operands)))
     return WrittenOp(op.name, types, dict(op.attributes.items()), None if same else order)
-
-
-def _no_rule(name: str) -> str:
-    reason = REFUSED.get(name)
-    if reason is not None:
-        return f"it cannot be raised: {reason}"
-    return "the dialect has no op for it; expected ops of StableHLO, CHLO and func"
 
 
 REFUSED = {
