@@ -584,8 +584,13 @@ def _safetensors(path: str) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _print(results: Any) -> None:
+    """Prints every digit that tells a number from its neighbours; long arrays are abridged."""
+    import jax
+
+    style: Any = {"separator": ", ", "formatter": {"all": str}, "max_line_width": 100}
     for path, value in _named(results):
-        print(f"result{path}: {_type_text(value)} = {_value_text(value)}")
+        text = np.array2string(_plain(value), threshold=1000, **style)
+        print(f"result{path}: {jax.typeof(value).str_short(short_dtypes=True)} = {text}")
 
 
 def _named(results: Any) -> list[tuple[str, Any]]:
@@ -595,12 +600,6 @@ def _named(results: Any) -> list[tuple[str, Any]]:
     return [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
 
 
-def _type_text(value: Any) -> str:
-    import jax
-
-    return jax.typeof(value).str_short(short_dtypes=True)
-
-
 def _plain(value: Any) -> np.ndarray[Any, Any]:
     """A result as a numpy array; PRNG keys are given by their data."""
     import jax
@@ -608,13 +607,6 @@ def _plain(value: Any) -> np.ndarray[Any, Any]:
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
     return np.asarray(value)
-
-
-def _value_text(value: Any) -> str:
-    """Every digit that tells a number from its neighbours; long arrays are abridged."""
-    return np.array2string(
-        _plain(value), separator=", ", formatter={"all": str}, max_line_width=100, threshold=1000
-    )
 
 
 def _save(path: str, results: Any) -> None:
