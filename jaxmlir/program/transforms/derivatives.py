@@ -271,6 +271,9 @@ def _check_dtypes(
 def jacobian(
     program: Program,
     kind: str,
+    argnums: int | Sequence[int],
+    has_aux: bool,
+    holomorphic: bool,
     while_loops: str = "error",
     checkpoints: int | None = None,
     **options: Any,
@@ -289,7 +292,8 @@ def jacobian(
       TransformError: an argument or result has no such derivative, or an op cannot be
         differentiated.
     """
-    to_differentiate(options["argnums"], program.in_tree.children()[0])
+    to_differentiate(argnums, program.in_tree.children()[0])
+    options |= {"argnums": argnums, "has_aux": has_aux, "holomorphic": holomorphic}
     program, _, _ = start(program, while_loops, checkpoints, custom_rules="all")
     derivative = composed(program, kind, getattr(jax, kind)(program, **options))
     if not _needs_forward_mode(derivative):
@@ -319,10 +323,7 @@ def composed(program: Program, kind: str, of_jax: Callable[..., Any]) -> Program
     """The program of a function that JAX composes of transformations of ``program``."""
     from jaxmlir.program.staging import trace
 
-    def transformed(*args: Any, **kwargs: Any) -> Any:
-        return of_jax(*args, **kwargs)
-
-    transformed = arguments.called(program, transformed, f"{program.name}.{kind}")
+    transformed = arguments.called(program, of_jax, f"{program.name}.{kind}")
     try:
         with program.widths:
             args, kwargs = arguments.abstract(program)
