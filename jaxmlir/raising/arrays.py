@@ -26,6 +26,7 @@ from jaxmlir.raising.derivatives import (
     differentiated_as,
     function_of,
     has_derivative,
+    on_arrays,
 )
 from jaxmlir.raising.elementwise import arithmetic_name, type_of_elements
 from jaxmlir.raising.sizes import objects, settled
@@ -412,14 +413,8 @@ def _flags(op: Any, *names: str) -> dict[str, bool]:
 @rule("torch_index_select")
 def torch_index_select(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     dim, batch = attribute(op, "dim"), attribute(op, "batch_dims")
-
-    def select(x: Any, index: Any) -> Any:
-        take = lambda x, i: jnp.take(x, i, axis=dim - batch, mode="clip")  # noqa: E731
-        for _ in range(batch):
-            take = jax.vmap(take)
-        return take(x, index)
-
-    return w.traced(select, operands, w.types(op))
+    select = functools.partial(jnp.take, axis=dim - batch, mode="clip")
+    return w.traced(on_arrays(select, batch), operands, w.types(op))
 
 
 @rule("scatter")

@@ -41,13 +41,12 @@ def while_(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
         [*(w.env[v] for v in around.values), *(operands[k] for k in unchanged)]
         for around, unchanged in zip(outer, (used, same), strict=True)
     ]
-    dropped = [k for k in same if k not in used]
     changed = [k for k in range(len(operands)) if k not in same]
     carried = [v.type for v in operands] if raising.symbolic else types
     tests, steps = (dict(zip(b.arguments, carried, strict=True)) for b in (condition, body))
     symbols = (
-        raising.region(condition, outer[0], "cond", op.location, used, None, dropped, tests),
-        raising.region(body, outer[1], "body", op.location, same, changed, types=steps),
+        raising.region(condition, outer[0], "cond", op.location, [*used, *changed], types=tests),
+        raising.region(body, outer[1], "body", op.location, [*same, *changed], changed, steps),
     )
     changing = [operands[k] for k in changed]
     outs = scanned(w, *symbols, consts, changing) if raising.symbolic else None
@@ -79,7 +78,7 @@ def scan(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
         RegionCaptures([], []),
         "body",
         op.location,
-        range(n, len(operands)),
+        [*range(n, len(operands)), *range(n)],
         [*range(outputs, len(types)), *range(outputs)],
     )
     rank = len(shape_of(xs[0]))

@@ -135,6 +135,11 @@ def renamed(primitive: str, *attributes: str) -> RaisingRule:
     return write
 
 
+def computed_by(fun: Callable[..., Any]) -> RaisingRule:
+    """The rule of an op that computes what a JAX function of its operands does."""
+    return lambda w, op, operands: w.traced(fun, operands, w.types(op))
+
+
 class ModuleRaiser:
     """Raises one module.
 
@@ -281,28 +286,23 @@ class ModuleRaiser:
         outer: RegionCaptures,
         hint: str,
         loc: Any,
-        constant: Sequence[int] = (),
+        taken: Sequence[int] | None = None,
         returned: Sequence[int] | None = None,
-        unused: Sequence[int] = (),
         types: Mapping[ir.Value, ir.Type] | None = None,
     ) -> str:
         """Creates the function of a region; returns its symbol.
 
         Args:
           outer: the values it captures, its first arguments.
-          constant: the block arguments that come next, before the others.
+          taken: the block arguments that come next, in order; all if ``None``.
           returned: the results that the function has, in order; all if ``None``.
-          unused: the block arguments that the function does not have.
           types: the types of block arguments whose sizes are not numbers.
         """
         symbol = self.importer.unique_name(hint)
-        block_args = list(block.arguments)
-        first = [block_args[k] for k in constant]
-        rest = [v for k, v in enumerate(block_args) if k not in (*constant, *unused)]
         writer = self._begun(
             symbol,
             block,
-            [*outer.values, *first, *rest],
+            [*outer.values, *_chosen(block.arguments, taken)],
             loc,
             {**outer.types, **(types or {})},
             constants=outer.constants,
