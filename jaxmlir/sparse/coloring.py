@@ -181,11 +181,10 @@ def _split(
     m, n = pattern.shape
     columns, rows = np.full(n, -1), np.full(m, -1)
     if not from_left.all():
-        part = pattern if not from_left.any() else pattern[~from_left]
-        columns = column_colors(part, in_shapes)
+        columns = column_colors(pattern[~from_left], in_shapes)
     if from_left.any():
-        part = pattern if from_left.all() else pattern[from_left]
-        rows[from_left] = column_colors(part.T.tocsr(), out_shapes if from_left.all() else ())
+        shapes = out_shapes if from_left.all() else ()
+        rows[from_left] = column_colors(pattern[from_left].T.tocsr(), shapes)
     numbers, cols = row_numbers(pattern), pattern.indices
     forward = int(columns.max(initial=-1)) + 1
     by_column = columns[cols] * m + numbers

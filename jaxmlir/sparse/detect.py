@@ -145,12 +145,8 @@ def _written_out(
         what = "Hessian" if options["symmetric"] else "Jacobian"
         message = f"the {what} of @{symbol}, {size}, is too dense: {e}"
         raise PatternTooDense([Diagnostic("error", message, notes=options["reasons"])]) from None
-    if options["symmetric"]:
-        rows = rows.multiply(rows.T).tocsr()
-        rows.sort_indices()
-    return SparsityPattern(
-        rows.shape, rows.indptr, rows.indices, in_shapes=in_shapes, out_shapes=out_shapes, **options
-    )
+    shapes = {"in_shapes": in_shapes, "out_shapes": out_shapes}
+    return SparsityPattern.of_matrix(rows, **shapes, **options)
 
 
 # --- passes that print patterns -------------------------------------------------------------------

@@ -31,12 +31,10 @@ class SymbolicTracer(Tracer):
     """Interprets functions of a program with symbolic shapes; the ``rows`` of values are pieces."""
 
     unrolled: ClassVar[int] = 400
+    _all: ClassVar = staticmethod(relation_rules.dense)
 
     def _sets(self, leaf: LeafOp) -> tuple[Any, Terms]:
         return relation_rules.relations_of(leaf), {}
-
-    def _all(self, leaf: LeafOp) -> Any:
-        return relation_rules.dense(leaf)
 
     def _mixes(self, operands: Sequence[Value], out_rows: Sequence[Any]) -> str:
         """The remark on an op whose results depend on a number of inputs that grows with the sizes,

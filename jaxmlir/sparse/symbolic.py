@@ -109,13 +109,8 @@ class SymbolicPattern:
                 rows.append(row + first)
                 columns.append(column + starts[which])
         matrix = reads(np.concatenate(rows), np.concatenate(columns), *shape)
-        if self.symmetric:
-            matrix = matrix.multiply(matrix.T).tocsr()
-        matrix.sort_indices()
-        return SparsityPattern(
-            shape,
-            matrix.indptr,
-            matrix.indices,
+        return SparsityPattern.of_matrix(
+            matrix,
             in_shapes=in_shapes,
             out_shapes=out_shapes,
             symmetric=self.symmetric,

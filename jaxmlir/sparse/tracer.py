@@ -70,6 +70,8 @@ class Tracer(Interpreter):
     """
 
     unrolled: ClassVar[int] = 4_000
+    _all: ClassVar[Callable[[LeafOp], Any]] = staticmethod(rules.dense)
+    """The sets of results that depend on everything that any operand depends on."""
 
     def __init__(self, program: Module, columns: Columns, reasons: dict[Any, Diagnostic]):
         super().__init__(program)
@@ -135,10 +137,6 @@ class Tracer(Interpreter):
         terms, merged = rules.terms_of(leaf)
         sets = [rules.sum_of(leaf.columns, terms)] if merged else rules.sets_of(leaf)
         return sets and [None if rows is None or not rows.nnz else rows for rows in sets], terms
-
-    def _all(self, leaf: LeafOp) -> Any:
-        """The sets of results that depend on everything that any operand depends on."""
-        return rules.dense(leaf)
 
     def _independent(
         self, node: Node, operands: list[Value], shapes: list[tuple[int, ...]]
