@@ -241,15 +241,12 @@ def axes_of(w: BodyWriter, op: Any) -> tuple[str, ...]:
         raise ImportingError(f"expected groups of manual axes, out of {manual.axes}, got {groups}")
     for axes in manual.choices():
         numbers = manual.numbers(axes)
-        if numbers.shape == listed.shape and _same_rows(numbers, listed):
+        # The order of the groups makes no difference.
+        if np.array_equal(np.unique(numbers, axis=0), np.unique(listed, axis=0)):
             return axes
     raise ImportingError(
         f"its groups {listed.tolist()} are not along axes of the mesh {dict(manual.mesh.shape)}"
     )
-
-
-def _same_rows(a: np.ndarray, b: np.ndarray) -> bool:
-    return sorted(map(tuple, a.tolist())) == sorted(map(tuple, b.tolist()))
 
 
 def collective(w: BodyWriter, fun: Any, operands: Values, op: Any) -> Values:
