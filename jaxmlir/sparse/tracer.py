@@ -86,13 +86,13 @@ class Tracer(Interpreter):
             return self.enter(Frame(node.get(_CALLS[node.name]), node), operands)
         if node.name not in _CONTROL:
             return self.leaf(node, operands)
-        said = len(self.reasons)
+        num_reasons = len(self.reasons)
         try:
             values = getattr(self, _CONTROL[node.name])(node, operands)
         except PatternTooDense:
             return self._dense(node, operands)
-        if len(self.reasons) == said and (why := self._mixes(operands, [x.rows for x in values])):
-            self._because(node, why)
+        if len(self.reasons) == num_reasons:
+            self._note_mixing(node, operands, [x.rows for x in values])
         return values
 
     def leaf(self, node: Node, operands: list[Value]) -> list[Value]:
@@ -102,8 +102,7 @@ class Tracer(Interpreter):
         sets, terms = self._sets(leaf)
         if sets is None:
             return self._lowered(node, operands) or self._dense(node, operands)
-        if said := self._mixes(operands, sets):
-            self._because(node, said)
+        self._note_mixing(node, operands, sets)
         pairs = zip(leaf.shapes, sets, strict=True)
         return [Value(shape, rows, terms=terms) for shape, rows in pairs]
 
@@ -122,14 +121,13 @@ class Tracer(Interpreter):
         program = type(self.program).of_import(importer)
         inner = type(self)(program, self.columns, {})
         values = inner.enter(Frame("main", None), operands)
-        if said := self._mixes(operands, [x.rows for x in values]):
-            self._because(node, said)
+        self._note_mixing(node, operands, [x.rows for x in values])
         return values
 
     def _dense(self, node: Node, operands: list[Value]) -> list[Value]:
         """The results of an op that may depend on everything that any operand depends on."""
         leaf = LeafOp(self.columns, node, operands, _shapes_of(node), self.program)
-        self._because(node, "no rule says which inputs it depends on, so all are assumed")
+        self._add_reason(node, "no rule says which inputs it depends on, so all are assumed")
         return list(map(Value, leaf.shapes, self._all(leaf)))
 
     def _sets(self, leaf: LeafOp) -> tuple[Any, rules.Terms]:
@@ -187,7 +185,12 @@ class Tracer(Interpreter):
 
     # -- remarks --
 
-    def _mixes(self, operands: Sequence[Value], out_rows: Sequence[Any]) -> str:
+    def _note_mixing(self, node: Node, operands: Sequence[Value], out_rows: Sequence[Any]) -> None:
+        """Remarks on an op whose results depend on most inputs while no operand does."""
+        if what := self._reason_of_mixing(operands, out_rows):
+            self._add_reason(node, what)
+
+    def _reason_of_mixing(self, operands: Sequence[Value], out_rows: Sequence[Any]) -> str:
         """The remark on an op whose results depend on most inputs while no operand does."""
         inputs = self.columns.inputs
         if inputs < 2:
@@ -198,7 +201,7 @@ class Tracer(Interpreter):
             return ""
         return f"an element of its result depends on {after:,} of {inputs:,} inputs"
 
-    def _because(self, node: Node, what: str) -> None:
+    def _add_reason(self, node: Node, what: str) -> None:
         if node.op in self.reasons:
             return
         with context():
