@@ -172,7 +172,7 @@ def _option(op: Any, name: str, default: Any = None) -> Any:
 @custom("shape_assertion")
 def shape_assertion(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """Writes nothing if the assertion holds for all sizes that the arguments' types allow."""
-    if w.raising.told is None or w.source != w.raising.told:
+    if w.raising.asserting_block is None or w.source != w.raising.asserting_block:
         condition = w.known(operands[0])
         if condition is None or settled(condition, wrapping=False) != (True,):
             raise ImportingError(

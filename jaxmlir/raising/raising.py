@@ -93,7 +93,7 @@ def raise_exported(
         public = public_functions(raising.source)
         _expect(exported, "public functions", public, 1)
         (name,) = public
-        raising.told = body_of(raising.source[name])
+        raising.asserting_block = body_of(raising.source[name])
         arguments = raising.source[name].arguments
         returned = end_of(body_of(raising.source[name])).operands
         kept = range(len(exported.in_avals)) if refined else exported.module_kept_var_idx

@@ -141,8 +141,7 @@ def hint(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 @rule("sdy.named_computation")
 def named_computation(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    block = op.regions[0].blocks[0]
-    return w.inlined(block, dict(zip(block.arguments, operands, strict=True)))
+    return w.inlined(op.regions[0].blocks[0], operands)
 
 
 @rule("sdy.manual_computation")
@@ -151,7 +150,7 @@ def manual_computation(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Valu
     in_shardings, results = _shardings(op, "in_shardings"), _shardings(op, "out_shardings")
     types = w.types(op)
     if not in_shardings and not results:
-        return w.inlined(op.regions[0].blocks[0], w.env)
+        return w.inlined(op.regions[0].blocks[0])
     reference = (in_shardings or results)[0].mesh_or_ref
     mesh = mesh_of(w.raising, reference)
     if mesh is None:

@@ -151,7 +151,8 @@ class ModuleRaiser:
       manual: the mesh and the axes of the manual computation that is being raised.
       idioms: the ops that idioms were written as, by the types of their operands.
       symbolic: whether there are sizes that are not numbers.
-      told: the block whose assertions about sizes the types of its arguments state already.
+      asserting_block: a block whose assertions about sizes are not checked: the types of its
+        arguments state them already.
     """
 
     def __init__(self, source: ir.Module, of_import: Callable[[Importer], Any]):
@@ -170,7 +171,7 @@ class ModuleRaiser:
         self.symbolic = any(
             is_open(t) for op in self.source.values() for t in (*op.type.inputs, *op.type.results)
         )
-        self.told: ir.Block | None = None
+        self.asserting_block: ir.Block | None = None
         self._at_sizes: dict[Any, tuple[str, list[ir.Type]]] = {}
         self._depth = 0
         self._queue: deque[BodyWriter] = deque()
@@ -506,10 +507,13 @@ class BodyWriter:
 
     # -- what rules use --
 
-    def inlined(self, block: ir.Block, env: dict[ir.Value, ir.Value]) -> list[ir.Value]:
+    def inlined(self, block: ir.Block, operands: Values | None = None) -> list[ir.Value]:
         """Inlines a block at the current op; returns the values that the block returns.
 
         Rules look up values in the writer's environment, so the block's takes its place for now.
+
+        Args:
+          operands: the values of its arguments, if it uses no others; by default it has none.
 
         Raises:
           ImportingError: blocks are inlined into one another too deep, or without end.
@@ -519,7 +523,8 @@ class BodyWriter:
         try:
             if self._depth > MAX_INLINED:
                 raise ImportingError("functions call one another too deep")
-            self.env = env
+            if operands is not None:
+                self.env = dict(zip(block.arguments, operands, strict=True))
             return self.ops(block)
         finally:
             self.env, self.location = around, location
