@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from jaxmlir._compat import core
 from jaxmlir.analysis.liveness import liveness_of, whole
-from jaxmlir.dialect.builder import reachable, returned, set_results, zeros
+from jaxmlir.dialect.builder import instantiated, reachable, returned, set_results
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.module import at_public
 from jaxmlir.dialect.types import aval_of, cotangent_type, tangent_type_of, type_of
@@ -209,12 +209,10 @@ def grad(
         cotangents = dict(zip((i for i, a in enumerate(active) if a), outs[:n], strict=True))
         aux = outs[n:]
         with ir.InsertionPoint.at_block_terminator(function.entry_block), function.location:
-            gradients = [
-                cotangents[i] if i in cotangents else zeros(cotangent_type(inputs[i]))
-                for i in chosen
-            ]
-        first = [*values, *aux] if value else []
-        set_results(function, [*first, *gradients, *([] if value else aux)])
+            types = [cotangent_type(inputs[i]) for i in chosen]
+            gradients = instantiated(map(cotangents.get, chosen), types)
+        results = [*values, *aux, *gradients] if value else [*gradients, *aux]
+        set_results(function, results)
     pieces = [args_tree.children()[i] for i in positions]
     grads = tuple_of(pieces) if integer(argnums) is None else pieces[0]
     if value:
