@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -303,17 +304,17 @@ def _select_entry(program: Program, name: str | None) -> str:
     return name
 
 
+@dataclass
 class _EntryArguments:
-    """Gathers the arguments of the entry function, one by one in the order of its operands."""
+    """Gathers the arguments of the entry function, one by one in the order of its operands.
 
-    def __init__(self, entry: str, avals: Sequence[Any], names: Sequence[str]):
-        """
-        Args:
-          names: the names of the arguments, in the form of :func:`_key`; ``""`` for those without.
-        """
-        self.entry = entry
-        self.avals = avals
-        self.names = names
+    Attributes:
+      names: the names of the arguments, in the form of :func:`_key`; ``""`` for those without.
+    """
+
+    entry: str
+    avals: Sequence[Any]
+    names: Sequence[str]
 
     def read(self, arguments: CommandLine) -> list[Any]:
         """The arguments. Those that ``--input`` files name come from there; the others take the
