@@ -18,30 +18,20 @@ from jaxmlir.support.options import in_units
 MAX_FILES = 20
 
 
-def describe(buffer: memoryview, filename: str) -> str:
-    """A report on an artifact's contents.
+def describe(buffer: memoryview, filename: str, module: ir.Module | None = None) -> str:
+    """A report on the contents of a file.
+
+    Args:
+      module: the module in a file of text or bytecode; by default, the file is an artifact.
 
     Raises:
       ArtifactError: it is damaged or malformed.
     """
     with refused(filename):
-        contents = Contents(buffer)
-        module = contents.module()
+        contents = Contents(buffer) if module is None else None
+        module = contents.module() if contents is not None else module
         with context():
             return _Report(filename, len(buffer), contents, module).text()
-
-
-def describe_module(module: ir.Module, size: int, filename: str) -> str:
-    """A report on the contents of a file of text or bytecode.
-
-    Args:
-      size: the size of the file in bytes.
-
-    Raises:
-      ArtifactError: it is malformed.
-    """
-    with refused(filename), context():
-        return _Report(filename, size, None, module).text()
 
 
 class _Report:

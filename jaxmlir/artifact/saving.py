@@ -37,22 +37,6 @@ MAX_DIAGNOSTICS = 20
 EFFECTS = ("error", "drop", "keep-print")
 
 
-def save(program: Module, target: Any, **options: Any) -> None:
-    """Writes a program to a path or a binary stream, for :func:`load` to read.
-
-    A file is replaced atomically, when everything is written: an interruption leaves the old
-    contents or the new.
-
-    Args:
-      options: as for :func:`pieces`.
-
-    Raises:
-      ArgumentError, ArtifactError: as :func:`pieces` does.
-      OSError: the file cannot be written.
-    """
-    container.write(target, pieces(program, **options))
-
-
 def pieces(
     program: Module, source_info: bool = True, as_flat: bool = False, effects: str = "error"
 ) -> list[Any]:

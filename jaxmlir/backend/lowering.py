@@ -13,9 +13,10 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxmlir._compat import mlir, open_jaxpr, source_info_util
 from jaxmlir.dialect.ir import ir, module_text
@@ -114,9 +115,6 @@ class Dump(Instrumentation):
     def observes(self) -> bool:
         return True
 
-    def before(self, name: str, element: str, module: ir.Module) -> None:
-        pass
-
     def after(self, name: str, module: ir.Module) -> None:
         self.write(name, module)
 
@@ -169,31 +167,31 @@ def program_of(
     return program
 
 
-class _PendingJaxpr(threading.local):
-    """The jaxpr being lowered, and a function that returns the program for its body."""
+class _Body(NamedTuple):
+    """The jaxpr being lowered, its constants, and a function that returns the program for it."""
 
-    jaxpr: Any = None
-    consts: Sequence[Any] = ()
-    program_for: Callable[[Target], Program] | None = None
+    jaxpr: Any
+    consts: Sequence[Any]
+    program_for: Callable[[Target], Program] | None
 
 
-_pending = _PendingJaxpr()
+_NO_BODY = _Body(None, (), None)
+
+
+_pending: ContextVar[_Body] = ContextVar("pending", default=_NO_BODY)
 
 
 @contextlib.contextmanager
-def _instead(
-    jaxpr: Any, consts: Sequence[Any], program_for: Callable[[Target], Program] | None
-) -> Iterator[None]:
+def _instead(body: _Body) -> Iterator[None]:
     """Within the block, the body of the jaxpr is the program for the target of the lowering.
 
     Blocks nest, as lowering rules compile other functions.
     """
-    outer = _pending.jaxpr, _pending.consts, _pending.program_for
-    _pending.jaxpr, _pending.consts, _pending.program_for = jaxpr, consts, program_for
+    token = _pending.set(body)
     try:
         yield
     finally:
-        _pending.jaxpr, _pending.consts, _pending.program_for = outer
+        _pending.reset(token)
 
 
 _in_place = threading.Lock()
@@ -221,7 +219,7 @@ def _lower_module_with(original: Any, settings_in_force: Callable[[], Settings |
         def program_for(target: Target) -> Program:
             return program_of(jaxpr, settings, target, dump)
 
-        with _instead(*open_jaxpr(jaxpr), program_for):
+        with _instead(_Body(*open_jaxpr(jaxpr), program_for)):
             result = original(module_name, jaxpr, **options)
         if dump is not None:
             dump.write("stablehlo", result.module)
@@ -239,41 +237,29 @@ def _lower_body_with(original: Any) -> Any:
         tokens: Any,
         consts: Sequence[Any],
         *args: Any,
-        const_lowering: Any,
-        dim_var_values: Any,
-        outer_traceback: Any,
+        **options: Any,
     ) -> Any:
-        program_for = _pending.program_for
-        if program_for is None or jaxpr is not _pending.jaxpr:
-            return original(
-                module_context,
-                jaxpr,
-                name_stack,
-                tokens,
-                consts,
-                *args,
-                const_lowering=const_lowering,
-                dim_var_values=dim_var_values,
-                outer_traceback=outer_traceback,
-            )
+        pending, pending_consts, program_for = _pending.get()
+        if program_for is None or jaxpr is not pending:
+            return original(module_context, jaxpr, name_stack, tokens, consts, *args, **options)
         # JAX has emitted the closed-over values; the large constants are the same objects.
         emitted = {
             (id(value), var.aval): node
-            for value, var, node in zip(_pending.consts, jaxpr.constvars, consts, strict=True)
+            for value, var, node in zip(pending_consts, jaxpr.constvars, consts, strict=True)
         }
         ctx = mlir.LoweringRuleContext(
             module_context=module_context,
             primitive=None,
             name_stack=name_stack,
-            traceback=outer_traceback,
+            traceback=options["outer_traceback"],
             avals_in=[v.aval for v in jaxpr.invars],
             avals_out=[v.aval for v in jaxpr.outvars],
             tokens_in=tokens,
             tokens_out=None,
-            dim_var_values=dim_var_values,
-            const_lowering={**const_lowering, **emitted},
+            dim_var_values=options["dim_var_values"],
+            const_lowering={**options["const_lowering"], **emitted},
         )
-        with _instead(None, (), None):
+        with _instead(_NO_BODY):
             return _lower(ctx, jaxpr.effects, program_for, args)
 
     return jaxpr_subcomp

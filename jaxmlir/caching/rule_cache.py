@@ -431,16 +431,10 @@ _rules = _RuleRegistry()
 def _registered(rules: Iterable[tuple[Any, Any]]) -> ForeignRules:
     functions = {(p.name, function) for p, rule in rules for function in foreign([rule])}
     names = frozenset(primitives.op_name(name) for name, _ in functions)
-    prints = [(name, _fingerprint(function)) for name, function in functions]
-    complete = all(text for _, text in prints)
-    return ForeignRules(names, str(sorted(prints)) if complete else None)
-
-
-def _fingerprint(function: Any) -> str | None:
-    """The digest of a function's name and code, and of the values that the code reads; ``None`` if
-    no text identifies one of these."""
-    text = _text(function, set())
-    return None if text is None else digest(text.encode()).hex()
+    texts = [(name, _text(function, set())) for name, function in functions]
+    complete = all(text for _, text in texts)
+    fingerprint = digest(str(sorted(texts)).encode()).hex() if complete else None
+    return ForeignRules(names, fingerprint)
 
 
 def _text(value: Any, seen: set[int]) -> str | None:

@@ -479,7 +479,11 @@ def print_diagnostics(
       text: the contents of ``filename``; by default, lines are read from the file.
     """
     lines = text.split("\n") if text is not None else []
-    painted = _painted if _is_colored(sys.stderr) else _plain
+    is_colored = _is_colored(sys.stderr)
+
+    def painted(text: str, code: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if is_colored else text
+
     for d in diagnostics:
         place = ""
         for message in (d, *flattened(d.notes)):
@@ -488,8 +492,9 @@ def print_diagnostics(
             print(painted(f"{place}:", "1"), severity, message.message, file=sys.stderr)
             # A note about the same place does not show the line again.
             if place != before and (line := _source_line(message, filename, lines)):
-                caret = painted("^", "1;32")
-                print(f"{line}\n{_blanks(line, message.col)}{caret}", file=sys.stderr)
+                # Tabs stay, since their width is unknown.
+                blanks = re.sub(r"[^\t]", " ", line[: max(message.col - 1, 0)])
+                print(f"{line}\n{blanks}{painted('^', '1;32')}", file=sys.stderr)
 
 
 # The colours of LLVM's tools.
@@ -503,19 +508,6 @@ def _is_colored(stream: TextIO) -> bool:
         return choice
     is_terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
     return is_terminal and not os.environ.get("NO_COLOR")
-
-
-def _painted(text: str, code: str) -> str:
-    return f"\x1b[{code}m{text}\x1b[0m"
-
-
-def _plain(text: str, code: str) -> str:
-    return text
-
-
-def _blanks(line: str, column: int) -> str:
-    """The blanks before a caret under ``column``; tabs stay, since their width is unknown."""
-    return "".join("\t" if c == "\t" else " " for c in line[: max(column - 1, 0)])
 
 
 def flattened(diagnostics: Iterable[Diagnostic]) -> Iterator[Diagnostic]:

@@ -497,12 +497,19 @@ class _Driver:
                 raise VerificationError(f"the module changes when written as {form} and read back")
 
     def _transform(self, program: Program | _MlirModule) -> bytes:
+        from jaxmlir.cli.module_io import serialized, whole_module
+
         self._run_pipeline(program)
         with self._measure("output"):
             if self.arguments.on("emit-artifact"):
-                assert not isinstance(program, _MlirModule)
                 return command_line.artifact_of(program, self.arguments)
-            return self._serialized(program)
+            is_mlirs = isinstance(program, _MlirModule)
+            return serialized(
+                program.module if is_mlirs else whole_module(program),
+                bytecode=self.arguments.on("emit-bytecode"),
+                bytecode_version=self.arguments.integer("emit-bytecode-version"),
+                **self.printing,
+            )
 
     def _run_pipeline(self, program: Program | _MlirModule) -> None:
         """Runs the passes, and writes the reproducers that were asked for."""
@@ -576,17 +583,6 @@ class _Driver:
 
     def _measure(self, name: str) -> contextlib.AbstractContextManager[None]:
         return self.instrumentation.measure(name)
-
-    def _serialized(self, program: Program | _MlirModule) -> bytes:
-        from jaxmlir.cli.module_io import serialized, whole_module
-
-        is_mlirs = isinstance(program, _MlirModule)
-        return serialized(
-            program.module if is_mlirs else whole_module(program),
-            bytecode=self.arguments.on("emit-bytecode"),
-            bytecode_version=self.arguments.integer("emit-bytecode-version"),
-            **self.printing,
-        )
 
     def _write(self, data: bytes) -> None:
         is_mlir = not (self.arguments.on("emit-bytecode") or self.arguments.on("emit-artifact"))

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -303,17 +304,17 @@ def _select_entry(program: Program, name: str | None) -> str:
     return name
 
 
+@dataclass
 class _EntryArguments:
-    """Gathers the arguments of the entry function, one by one in the order of its operands."""
+    """Gathers the arguments of the entry function, one by one in the order of its operands.
 
-    def __init__(self, entry: str, avals: Sequence[Any], names: Sequence[str]):
-        """
-        Args:
-          names: the names of the arguments, in the form of :func:`_key`; ``""`` for those without.
-        """
-        self.entry = entry
-        self.avals = avals
-        self.names = names
+    Attributes:
+      names: the names of the arguments, in the form of :func:`_key`; ``""`` for those without.
+    """
+
+    entry: str
+    avals: Sequence[Any]
+    names: Sequence[str]
 
     def read(self, arguments: CommandLine) -> list[Any]:
         """The arguments. Those that ``--input`` files name come from there; the others take the
@@ -584,8 +585,13 @@ def _safetensors(path: str) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _print(results: Any) -> None:
+    """Prints every digit that tells a number from its neighbours; long arrays are abridged."""
+    import jax
+
+    style: Any = {"separator": ", ", "formatter": {"all": str}, "max_line_width": 100}
     for path, value in _named(results):
-        print(f"result{path}: {_type_text(value)} = {_value_text(value)}")
+        text = np.array2string(_plain(value), threshold=1000, **style)
+        print(f"result{path}: {jax.typeof(value).str_short(short_dtypes=True)} = {text}")
 
 
 def _named(results: Any) -> list[tuple[str, Any]]:
@@ -595,12 +601,6 @@ def _named(results: Any) -> list[tuple[str, Any]]:
     return [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
 
 
-def _type_text(value: Any) -> str:
-    import jax
-
-    return jax.typeof(value).str_short(short_dtypes=True)
-
-
 def _plain(value: Any) -> np.ndarray[Any, Any]:
     """A result as a numpy array; PRNG keys are given by their data."""
     import jax
@@ -608,13 +608,6 @@ def _plain(value: Any) -> np.ndarray[Any, Any]:
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
     return np.asarray(value)
-
-
-def _value_text(value: Any) -> str:
-    """Every digit that tells a number from its neighbours; long arrays are abridged."""
-    return np.array2string(
-        _plain(value), separator=", ", formatter={"all": str}, max_line_width=100, threshold=1000
-    )
 
 
 def _save(path: str, results: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -151,10 +152,9 @@ def _find_function(target: str) -> Callable[..., Any]:
     module, _, path = target.partition(":")
     if not (module and path):
         raise UsageError(f"--import-python expects pkg.module:function, got '{target}'")
-    resolved: Any = command_line.import_here("import-python", module)
+    imported = command_line.import_here("import-python", module)
     try:
-        for name in path.split("."):
-            resolved = getattr(resolved, name)
+        resolved = operator.attrgetter(path)(imported)
     except AttributeError as e:
         raise UsageError(f"--import-python: cannot find '{target}': {e}") from e
     if not callable(resolved):
@@ -208,10 +208,8 @@ def _describe(path: str) -> bytes:
     name = command_line.display_path(path)
     if not data.strip():
         raise UsageError(f"{name} is empty: writing it was interrupted, or has not ended")
-    if is_artifact(data):
-        report = description.describe(memoryview(data), name)
-    else:
-        report = description.describe_module(read_module(path, data)[0], len(data), name)
+    module = None if is_artifact(data) else read_module(path, data)[0]
+    report = description.describe(memoryview(data), name, module)
     # The name of a file may have bytes that are not Unicode.
     return f"{report}\n".encode(errors="surrogateescape")
 
@@ -236,7 +234,9 @@ def _output(program: Program, arguments: CommandLine) -> bytes:
         program.chosen("", how=MAKE_PRIVATE)
         return f"{program.to_jaxpr()}\n".encode()
     if arguments.on("to-stablehlo"):
-        program = program.run_passes(_legalize(_platforms(arguments)))
+        platforms = ",".join(_platforms(arguments))
+        options = f"{{platforms={platforms}}}" if platforms else ""
+        program = program.run_passes(f"builtin.module(jaxpr-legalize-to-stablehlo{options})")
     return serialized(
         whole_module(program),
         bytecode=arguments.on("emit-bytecode"),
@@ -248,11 +248,6 @@ def _platforms(arguments: CommandLine) -> list[str]:
     """The platforms that ``--platforms`` lists; an empty list means JAX's default."""
     text = arguments.get("platforms") or ""
     return [name.strip() for name in text.split(",")] if text.strip() else []
-
-
-def _legalize(platforms: list[str]) -> str:
-    options = f"{{platforms={','.join(platforms)}}}" if platforms else ""
-    return f"builtin.module(jaxpr-legalize-to-stablehlo{options})"
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import numbers
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -217,6 +217,7 @@ class _DivergenceFound(Exception):
         self.difference = difference
 
 
+@dataclass(eq=False)
 class _Comparison(Hook):
     """Compares every op of the second evaluation with its counterpart in the first.
 
@@ -224,11 +225,10 @@ class _Comparison(Hook):
     some, so agreement with any of them is enough.
     """
 
-    def __init__(self, steps: dict[_Key, list[Any]], rtol: float | None, atol: float):
-        self.steps = steps
-        self.seen: dict[_Key, int] = defaultdict(int)
-        self.rtol = rtol
-        self.atol = atol
+    steps: dict[_Key, list[Any]]
+    rtol: float | None
+    atol: float
+    seen: dict[_Key, int] = field(default_factory=lambda: defaultdict(int))
 
     def agrees(self, recorded: tuple[list[Any], list[Any]], step: Step) -> bool:
         results = step.results or []

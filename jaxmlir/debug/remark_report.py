@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
@@ -26,12 +25,6 @@ FEW = 3
 _VARYING = re.compile(r"'[^']*'|@[\w.]+|!?tensor<[^>]*>|\[[^\]]*\]|\d+(?:\.\d+)?")
 
 
-@dataclass
-class _RemarkGroup:
-    nanoseconds: float = 0.0
-    remarks: list[tuple[float, Diagnostic]] = field(default_factory=list)
-
-
 class RemarkReport:
     """Collects remarks, to be passed as ``remarks=``; its text ranks them::
 
@@ -43,7 +36,7 @@ class RemarkReport:
     """
 
     def __init__(self) -> None:
-        self._kinds: dict[tuple[str, str], _RemarkGroup] = {}
+        self._kinds: dict[tuple[str, str], list[tuple[float, Diagnostic]]] = {}
 
     def about(self, program: Module) -> None:
         """States that the next remarks are about ops of this program in its present form."""
@@ -61,18 +54,18 @@ class RemarkReport:
         """
         nanoseconds = 0.0 if op is None else self._price(op)
         pass_name, _, message = remark.message.partition("] ")
-        kind = self._kinds.setdefault((pass_name, _VARYING.sub("#", message)), _RemarkGroup())
-        kind.nanoseconds += nanoseconds
-        kind.remarks.append((nanoseconds, remark))
+        kind = pass_name, _VARYING.sub("#", message)
+        self._kinds.setdefault(kind, []).append((nanoseconds, remark))
 
     def __len__(self) -> int:
-        return sum(len(kind.remarks) for kind in self._kinds.values())
+        return sum(map(len, self._kinds.values()))
 
     def ranked(self) -> Iterator[Diagnostic]:
         """The remarks, those about the costliest ops first; a large kind has one remark only."""
-        for kind in sorted(self._kinds.values(), key=lambda kind: -kind.nanoseconds):
+        by_price = sorted(self._kinds.values(), key=lambda kind: -sum(price for price, _ in kind))
+        for kind in by_price:
             # Remarks of equal price stay in the order in which they were made.
-            ordered = sorted(kind.remarks, key=lambda pair: -pair[0])
+            ordered = sorted(kind, key=lambda pair: -pair[0])
             if len(ordered) <= FEW:
                 yield from (remark for _, remark in ordered)
                 continue

@@ -235,23 +235,18 @@ def breakpoint_at(
         raise ArgumentError(f"line: expected a line, 12 or 'model.py:12', got {line!r}")
     if when is not None and not callable(when):
         raise ArgumentError(f"when: expected a function of a Step, got {when!r}")
-    return _Breakpoint(op and f"jaxpr.{op.removeprefix('jaxpr.')}", line, when, after)
+    file, _, number = str(line or "0").rpartition(":")
+    op_name = op and f"jaxpr.{op.removeprefix('jaxpr.')}"
+    return _Breakpoint(op_name, file, int(number), when, after)
 
 
+@dataclass(eq=False)
 class _Breakpoint(Hook):
-    def __init__(
-        self,
-        op: str | None,
-        line: int | str | None,
-        when: Callable[[Step], bool] | None,
-        after: bool,
-    ):
-        file, _, number = str(line or "").rpartition(":")
-        self.op = op
-        self.file = file
-        self.line = int(number) if number else 0
-        self.when = when
-        self.is_after = after
+    op: str | None
+    file: str
+    line: int
+    when: Callable[[Step], bool] | None
+    is_after: bool
 
     def holds(self, step: Step) -> bool:
         """Whether to stop; the most expensive condition is checked last."""

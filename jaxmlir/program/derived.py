@@ -51,7 +51,11 @@ def at_level(
     def step(program: Any, target: Target, stored: bool) -> Any:
         if stored and memory_budget is None:
             return program.optimize(level, without=without, target=target)
-        result = _structured(program, level, without, target, memory_budget)
+        # The passes from which derivatives profit; the others run when the result is lowered.
+        result = program.clone(hold_rules=True)
+        structure, storage = stages_of(level, without, memory_budget)
+        decides = level > 1 or memory_budget is not None
+        decide(result, structure, storage if decides else program.when_lowered, default=target)
         return result.versions.lowered(target) if stored else result
 
     return step
@@ -89,30 +93,27 @@ class Versions:
     def __init__(self, program: Any, forms: dict[Any, Any]):
         self._program, self._forms = program, forms
 
-    def _once(self, key: Any, make: Callable[..., Any], *args: Any) -> Any:
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
         if key not in self._forms:
-            self._forms[key] = make(*args)
+            self._forms[key] = make()
         return self._forms[key]
 
     def for_target(self, target: Target, *, stored: bool = True) -> Any:
         """The program for a target: itself, unless another one was assumed for optimizing it; then
         it is made again, as by :meth:`Recipe.make`."""
-        program = self._program
-        if program.recipe is None or target == program.target:
+        program, recipe = self._program, self._program.recipe
+        if recipe is None or target == program.target:
             return program
-        return self._once((target, stored), self._make, target, stored)
+        return self._once((target, stored), lambda: recipe.make(target, stored=stored))
 
     @property
     def portable(self) -> Any:
         """The program to differentiate, before the passes that decide what is stored: forward and
         backward program must fit together on every target."""
-        program = self._program
-        if program.recipe is None or program.when_lowered is not None:
+        program, recipe = self._program, self._program.recipe
+        if recipe is None or program.when_lowered is not None:
             return program
-        return self._once((None, False), self._make, program.recipe.target, False)
-
-    def _make(self, target: Target, stored: bool) -> Any:
-        return self._program.recipe.make(target, stored=stored)
+        return self._once((None, False), lambda: recipe.make(recipe.target, stored=False))
 
     def lowered(self, target: Target) -> Any:
         """The program to lower for a target, after the passes that wait until then."""
@@ -120,7 +121,7 @@ class Versions:
         if program.when_lowered is None:
             return program
         target = program._target or target
-        return self._once(("lowered", target), self._make_lowered, target)
+        return self._once(("lowered", target), lambda: self._make_lowered(target))
 
     def _make_lowered(self, target: Target) -> Any:
         from jaxmlir.passes.kept import run_kept
@@ -195,18 +196,6 @@ def stages_of(
         within = f"jaxpr-inline,jaxpr-remat{{memory-budget={memory_budget} measure=true}}"
         storage = ",".join(filter(None, (within, storage)))
     return parse_pipeline(structure), parse_pipeline(storage)
-
-
-def _structured(
-    program: Any, level: int, without: Collection[str], target: Target, memory_budget: float | None
-) -> Any:
-    """The program after the passes of a level from which derivatives profit, for a target; the
-    other passes run when it is lowered, for the target of lowering."""
-    result = program.clone(hold_rules=True)
-    structure, storage = stages_of(level, without, memory_budget)
-    decides = level > 1 or memory_budget is not None
-    decide(result, structure, storage if decides else program.when_lowered, default=target)
-    return result
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])

@@ -142,6 +142,9 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
     ) -> None:
         """Writes the program to one file, which :func:`jaxmlir.load` reads anywhere.
 
+        A file is replaced when everything is written: an interruption leaves the old contents or
+        the new.
+
         Args:
           target: a path, or a binary stream to write to.
           source_info: keep the Python files and lines that ops come from, so that errors can name
@@ -158,10 +161,10 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
             names each op, the user's line, and what to do.
           OSError: the file cannot be written; an existing file is unchanged.
         """
-        from jaxmlir.artifact import saving
+        from jaxmlir.artifact.container import write
+        from jaxmlir.artifact.saving import pieces
 
-        options = {"source_info": source_info, "as_flat": as_flat, "effects": effects}
-        saving.save(self, target, **options)
+        write(target, pieces(self, source_info, as_flat, effects))
 
     # -- checking and transforming --
 
@@ -564,7 +567,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
           TransformError: an argument or result has no such derivative, or an op cannot be
             differentiated.
         """
-        return self._jacobian("jacfwd", argnums, has_aux, holomorphic)
+        return transforms.jacobian(self, "jacfwd", argnums, has_aux, holomorphic)
 
     @derived_once
     def jacrev(
@@ -583,7 +586,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         :meth:`linearize`.
         """
         options = {"while_loops": while_loops, "checkpoints": checkpoints, "allow_int": allow_int}
-        return self._jacobian("jacrev", argnums, has_aux, holomorphic, **options)
+        return transforms.jacobian(self, "jacrev", argnums, has_aux, holomorphic, **options)
 
     @derived_once
     def hessian(
@@ -605,13 +608,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         ``checkpoints`` as for :meth:`linearize`.
         """
         options = {"while_loops": while_loops, "checkpoints": checkpoints}
-        return self._jacobian("hessian", argnums, has_aux, holomorphic, **options)
-
-    def _jacobian(
-        self, kind: str, argnums: Any, has_aux: bool, holomorphic: bool, **others: Any
-    ) -> Program:
-        options = {"argnums": argnums, "has_aux": has_aux, "holomorphic": holomorphic}
-        return transforms.jacobian(self, kind, **options, **others)
+        return transforms.jacobian(self, "hessian", argnums, has_aux, holomorphic, **options)
 
     @derived_once
     def vmap(

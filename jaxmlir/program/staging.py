@@ -141,7 +141,7 @@ def parse(
         elif isinstance(text, bytes | bytearray):
             hint = "; pass its decode(), or read an artifact with jaxmlir.load"
         raise ArgumentError(f"expected the text of a module, got {type(text).__name__}{hint}")
-    if _is_path(text):
+    if re.fullmatch(r"[^\s(){}<>%@\"]+\.\w+", text):
         raise ArgumentError(
             f"expected the text of a module, got the path {text!r}; pass pathlib.Path({text!r})"
             ".read_text(), or read an artifact with jaxmlir.load"
@@ -156,11 +156,6 @@ def parse(
 
         verify_program(program, filename)
     return program
-
-
-def _is_path(text: str) -> bool:
-    """Whether a text is the name of a file, instead of MLIR."""
-    return bool(re.fullmatch(r"[^\s(){}<>%@\"]+\.\w+", text))
 
 
 def load(
@@ -194,17 +189,13 @@ def load(
     from jaxmlir.artifact.container import contents
     from jaxmlir.artifact.load import read
 
-    _check_names(allow_custom_calls)
-    buffer, filename = contents(source)
-    return read(Program, buffer, filename, as_flat, allow_custom_calls, verify)
-
-
-def _check_names(allow_custom_calls: Any) -> None:
     if isinstance(allow_custom_calls, str) or not isinstance(allow_custom_calls, Collection | None):
         raise ArgumentError(
             "allow_custom_calls: expected a collection of names, or None, "
             f"got {allow_custom_calls!r}"
         )
+    buffer, filename = contents(source)
+    return read(Program, buffer, filename, as_flat, allow_custom_calls, verify)
 
 
 def _handles_in(text: str) -> dict[str, handles.Box]:

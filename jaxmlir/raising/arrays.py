@@ -14,6 +14,7 @@ import numpy as np
 from jax import lax
 from jaxlib.mlir.dialects import chlo, stablehlo
 
+from jaxmlir.analysis.moves import MOVES
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import ir
@@ -25,6 +26,7 @@ from jaxmlir.raising.derivatives import (
     differentiated_as,
     function_of,
     has_derivative,
+    on_arrays,
 )
 from jaxmlir.raising.elementwise import arithmetic_name, type_of_elements
 from jaxmlir.raising.sizes import objects, settled
@@ -375,13 +377,11 @@ def held_by(value: ir.Value) -> np.ndarray | None:
     if name == "stablehlo.dynamic_broadcast_in_dim":
         return inner.reshape(()) if inner.size == 1 else None
     shape = shape_of(value)
-    if not inner.ndim:
-        return np.broadcast_to(inner, shape)
     dims = attribute(op, "broadcast_dimensions")
     if tuple(dims) != tuple(sorted(dims)):
         return None
-    wide = [inner.shape[dims.index(d)] if d in dims else 1 for d in range(len(shape))]
-    return np.broadcast_to(inner.reshape(wide), shape)
+    (held,) = MOVES["broadcast_in_dim"].run(inner, shape=shape, broadcast_dimensions=dims)
+    return held
 
 
 @functools.lru_cache(256)
@@ -413,14 +413,8 @@ def _flags(op: Any, *names: str) -> dict[str, bool]:
 @rule("torch_index_select")
 def torch_index_select(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     dim, batch = attribute(op, "dim"), attribute(op, "batch_dims")
-
-    def select(x: Any, index: Any) -> Any:
-        take = lambda x, i: jnp.take(x, i, axis=dim - batch, mode="clip")  # noqa: E731
-        for _ in range(batch):
-            take = jax.vmap(take)
-        return take(x, index)
-
-    return w.traced(select, operands, w.types(op))
+    select = functools.partial(jnp.take, axis=dim - batch, mode="clip")
+    return w.traced(on_arrays(select, batch), operands, w.types(op))
 
 
 @rule("scatter")

@@ -41,13 +41,12 @@ def while_(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
         [*(w.env[v] for v in around.values), *(operands[k] for k in unchanged)]
         for around, unchanged in zip(outer, (used, same), strict=True)
     ]
-    dropped = [k for k in same if k not in used]
     changed = [k for k in range(len(operands)) if k not in same]
     carried = [v.type for v in operands] if raising.symbolic else types
     tests, steps = (dict(zip(b.arguments, carried, strict=True)) for b in (condition, body))
     symbols = (
-        raising.region(condition, outer[0], "cond", op.location, used, None, dropped, tests),
-        raising.region(body, outer[1], "body", op.location, same, changed, types=steps),
+        raising.region(condition, outer[0], "cond", op.location, [*used, *changed], types=tests),
+        raising.region(body, outer[1], "body", op.location, [*same, *changed], changed, steps),
     )
     changing = [operands[k] for k in changed]
     outs = scanned(w, *symbols, consts, changing) if raising.symbolic else None
@@ -79,7 +78,7 @@ def scan(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
         RegionCaptures([], []),
         "body",
         op.location,
-        range(n, len(operands)),
+        [*range(n, len(operands)), *range(n)],
         [*range(outputs, len(types)), *range(outputs)],
     )
     rank = len(shape_of(xs[0]))
@@ -109,7 +108,7 @@ def case(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     if chosen is not None:
         # As in a module for several platforms, once the platform is known.
         block = op.regions[int(chosen) if 0 <= chosen < n else n - 1].blocks[0]
-        return w.inlined(block, w.env)
+        return w.inlined(block)
     if not _in_bounds(index, n):
         (index,) = w.traced(functools.partial(_last_if_outside, n), operands, [index.type])
     return branches(w, op, index, list(op.regions))
@@ -161,8 +160,7 @@ def call(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     one primitive to. Threefry's function becomes its primitive."""
     callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
     if _IN_PLACE.fullmatch(callee) and callee in w.raising.source:
-        block = body_of(w.raising.source[callee])
-        return w.inlined(block, dict(zip(block.arguments, operands, strict=True)))
+        return w.inlined(body_of(w.raising.source[callee]), operands)
     if callee.startswith("threefry2x32") and callee in w.raising.source:
         if is_threefry(w.raising.source[callee], w.raising.source):
             return w.emit("threefry2x32", operands, w.types(op))
@@ -183,8 +181,7 @@ def _called(w: BodyWriter, op: Any, callee: str, operands: list[ir.Value], name:
         and all(map(_is_integer, types))
         and all(w.known(v) is not None for v in operands)
     ):
-        block = body_of(function)
-        return w.inlined(block, dict(zip(block.arguments, operands, strict=True)))
+        return w.inlined(body_of(function), operands)
     sizes = {} if function is None else _known_operands(w, function, operands)
     is_static = not any(map(_is_dynamic, (*types, *(v.type for v in operands))))
     if function is None or (is_static and not sizes):

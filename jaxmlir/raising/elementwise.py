@@ -19,7 +19,7 @@ from jaxmlir.raising.broadcasts import BROADCASTING
 from jaxmlir.raising.derivatives import function_of, on_arrays
 from jaxmlir.raising.sizes import ARITH
 from jaxmlir.raising.source import StandInOp, attribute, outer_of, shape_of, tensor
-from jaxmlir.raising.writer import PLAIN, RULES, BodyWriter, Values, renamed, rule
+from jaxmlir.raising.writer import PLAIN, RULES, BodyWriter, Values, computed_by, renamed, rule
 
 _SAME = """
 abs atan2 ceil complex cosine:cos count_leading_zeros:clz divide:div exponential:exp
@@ -28,7 +28,7 @@ negate:neg not or popcnt:population_count remainder:rem rsqrt shift_left
 shift_right_arithmetic shift_right_logical sign sine:sin sqrt subtract:sub tan tanh xor and
 """
 _SAME_IN_CHLO = """
-acos acosh asin asinh atan atanh bessel_i1e cosh digamma erf erf_inv erfc lgamma
+acos acosh asin asinh atan atanh bessel_i1e cosh digamma erf erf_inv erfc lgamma mulhi
 next_after:nextafter polygamma sinh square tan zeta
 """
 _DIALECTS = {"stablehlo": _SAME, "chlo": _SAME_IN_CHLO}
@@ -258,42 +258,9 @@ def mapped(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 # --- CHLO's, and StableHLO's that JAX has no primitive for ----------------------------------------
 
 
-def _by_function(*names: str) -> Any:
-    """Registers a JAX function as the rule of some ops."""
-
-    def register(fun: Any) -> Any:
-        @rule(*names)
-        def write(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-            return w.traced(fun, operands, w.types(op))
-
-        return fun
-
-    return register
-
-
-_by_function("chlo.is_inf")(jnp.isinf)
-_by_function("chlo.is_pos_inf")(jnp.isposinf)
-_by_function("chlo.is_neg_inf")(jnp.isneginf)
-
-
-@_by_function("chlo.mulhi")
-def _mulhi(x: Any, y: Any) -> Any:
-    """The high half of the product of two integers, from the products of their halves."""
-    signed = jnp.issubdtype(x.dtype, jnp.signedinteger)
-    bits = jnp.iinfo(x.dtype).bits
-    dtype = np.dtype(f"uint{bits}")
-    half, mask = dtype.type(bits // 2), dtype.type(2 ** (bits // 2) - 1)
-    a, b = (lax.bitcast_convert_type(v, dtype) for v in (x, y))
-    a0, a1, b0, b1 = a & mask, a >> half, b & mask, b >> half
-    middle = a1 * b0 + (a0 * b0 >> half)
-    other = a0 * b1 + (middle & mask)
-    high = a1 * b1 + (middle >> half) + (other >> half)
-    if not signed:
-        return high
-    zero = jnp.zeros_like(high)
-    high = high - jnp.where(x < 0, b, zero) - jnp.where(y < 0, a, zero)
-    return lax.bitcast_convert_type(high, x.dtype)
-
+rule("chlo.is_inf")(computed_by(jnp.isinf))
+rule("chlo.is_pos_inf")(computed_by(jnp.isposinf))
+rule("chlo.is_neg_inf")(computed_by(jnp.isneginf))
 
 _BROADCASTING = {
     f"chlo.broadcast_{name.partition('.')[2]}": name

@@ -35,7 +35,7 @@ from jaxmlir.dialect.ir import body_of, captured, functions, ir
 from jaxmlir.dialect.types import aval_of, dtype_of
 from jaxmlir.raising.arrays import held_by
 from jaxmlir.raising.broadcasts import BROADCASTS
-from jaxmlir.raising.matching import computation, said_by, written_by_jax
+from jaxmlir.raising.matching import attribute_texts, computation, written_by_jax
 from jaxmlir.raising.sizes import global_constants
 from jaxmlir.raising.source import all_equal, end_of
 from jaxmlir.raising.writer import IDIOMS, BodyWriter, Values, as_written
@@ -106,7 +106,7 @@ for _idiom in (
 ):
     _name, _first, *_ = _idiom.last
     _by_first = LAST.setdefault(_name if "." in _name else f"stablehlo.{_name}", {})
-    _by_first.setdefault(_first if isinstance(_first, str) else _first[0], []).append(_idiom)
+    _by_first.setdefault(_first, []).append(_idiom)
 
 CALLED = {"relu": Idiom(jax.nn.relu, "maximum"), "relu6": Idiom(jax.nn.relu6, "minimum")}
 """Called functions by name, which is needed as other functions may have the same ops."""
@@ -484,7 +484,7 @@ class _Match:
             return True
         if (one, other) in self._inner:
             return True
-        if said_by(one) != said_by(other):
+        if attribute_texts(one) != attribute_texts(other):
             return False
         if _inside(one, of_a) != _inside(other, self._source):
             return False

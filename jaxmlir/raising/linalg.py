@@ -38,7 +38,7 @@ from jaxmlir.raising.source import (
     sizes_of,
     tensor,
 )
-from jaxmlir.raising.writer import RULES, SHAPE_OPERANDS, BodyWriter, Values, rule
+from jaxmlir.raising.writer import RULES, SHAPE_OPERANDS, BodyWriter, RaisingRule, Values, rule
 
 
 @rule("fft")
@@ -140,9 +140,6 @@ def top_k(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 # --- custom calls ---------------------------------------------------------------------------------
 
-CALLS: dict[str, Callable[[BodyWriter, Any, list[ir.Value], dict[str, Any]], Values]] = {}
-"""The rules of custom calls by target; LAPACK's are without the letter of the type."""
-
 # Ops of MHLO that have another name in CHLO.
 _MHLO_NAMES = {"mhlo.topk": "top_k"}
 
@@ -152,20 +149,30 @@ _REFUSED = {
 }
 
 
-def custom(*targets: str) -> Callable[[Any], Any]:
-    """Registers the rule of some custom calls."""
+def custom(*targets: str) -> Callable[[RaisingRule], RaisingRule]:
+    """Registers the rule of some custom calls; LAPACK's are without the letter of the type."""
+    return rule(*(f"{_CALL}{target}" for target in targets))
 
-    def register(function: Any) -> Any:
-        CALLS.update(dict.fromkeys(targets, function))
-        return function
 
-    return register
+_CALL = "stablehlo.custom_call."
+
+
+def config_of(op: Any) -> ir.Attribute | None:
+    """The configuration of a custom call."""
+    names = ("mhlo.backend_config", "backend_config")
+    return next((op.attributes[name] for name in names if name in op.attributes), None)
+
+
+def _option(op: Any, name: str, default: Any = None) -> Any:
+    """An entry of the configuration of a custom call."""
+    config = config_of(op)
+    return python_value(config).get(name, default) if isinstance(config, ir.DictAttr) else default
 
 
 @custom("shape_assertion")
-def shape_assertion(w: BodyWriter, op: Any, operands: list[ir.Value], config: Any) -> Values:
+def shape_assertion(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """Writes nothing if the assertion holds for all sizes that the arguments' types allow."""
-    if w.raising.told is None or w.source != w.raising.told:
+    if w.raising.asserting_block is None or w.source != w.raising.asserting_block:
         condition = w.known(operands[0])
         if condition is None or settled(condition, wrapping=False) != (True,):
             raise ImportingError(
@@ -177,16 +184,12 @@ def shape_assertion(w: BodyWriter, op: Any, operands: list[ir.Value], config: An
 @rule("custom_call")
 def custom_call(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     target = attribute(op, "call_target_name")
-    attributes = op.attributes
-    names = (name for name in ("mhlo.backend_config", "backend_config") if name in attributes)
-    config = next((attributes[name] for name in names), None)
-    if SHAPE_OPERANDS in attributes:
+    if SHAPE_OPERANDS in op.attributes:
         shapes = attribute(op, SHAPE_OPERANDS)
         operands = [v for k, v in enumerate(operands) if k not in shapes]
-    apply_rule = CALLS.get(re.sub(r"^lapack_[sdcz]", "lapack_", target))
+    apply_rule = RULES.get(_CALL + re.sub(r"^lapack_[sdcz]", "lapack_", target))
     if apply_rule is not None:
-        options = python_value(config) if isinstance(config, ir.DictAttr) else {}
-        return apply_rule(w, op, operands, options)
+        return apply_rule(w, op, operands)
     for prefix in ("mhlo.", "chlo."):
         meant = f"chlo.{_MHLO_NAMES.get(target, target.removeprefix(prefix))}"
         if target.startswith(prefix) and meant in RULES:
@@ -194,14 +197,14 @@ def custom_call(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     for pattern, what in _REFUSED.items():
         if pattern.fullmatch(target):
             raise ImportingError(f"the custom call @{target} runs {what}")
-    return ffi_call(w, op, operands, target, config)
+    return ffi_call(w, op, operands, target)
 
 
-def ffi_call(w: BodyWriter, op: Any, operands: list[ir.Value], target: str, config: Any) -> Values:
+def ffi_call(w: BodyWriter, op: Any, operands: list[ir.Value], target: str) -> Values:
     """A call of an unknown foreign function: it can run, and has no derivative."""
     attributes = {}
     legacy = None
-    version = attribute(op, "api_version", 1)
+    version, config = attribute(op, "api_version", 1), config_of(op)
     if isinstance(config, ir.DictAttr):
         attributes = {item.name: _ffi_value(item.attr) for item in config}
     elif isinstance(config, ir.StringAttr) and config.value:
@@ -261,7 +264,7 @@ def _ffi_value(attr: ir.Attribute) -> Any:
 
 
 @custom("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement")
-def identity(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def identity(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """Dropped: where values are kept does not change what they are."""
     (type_,) = w.types(op)
     if operands[0].type != type_:
@@ -329,15 +332,15 @@ def _is_nan(value: ir.Value) -> bool:
     return held is not None and bool((held != held).all())
 
 
-def _letter(config: dict[str, Any], name: str) -> str:
-    return chr(config.get(name, 0))
+def _letter(op: Any, name: str) -> str:
+    return chr(_option(op, name, 0))
 
 
 @custom("lapack_potrf_ffi")
-def potrf(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def potrf(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     type_, status = w.types(op)
     (x,) = operands
-    if _letter(config, "uplo") == "U":
+    if _letter(op, "uplo") == "U":
         (factor,) = w.traced(functools.partial(_factor, False, False), [x], [type_])
     else:
         factor = w.one("cholesky", [x], type_)
@@ -345,7 +348,7 @@ def potrf(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, An
 
 
 @custom("lapack_getrf_ffi")
-def getrf(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def getrf(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """LAPACK counts pivots from 1; a singular matrix is no failure."""
     type_, pivots, status = w.types(op)
     rows = tensor([*shape_of(operands[0])[:-1]], pivots.element_type)
@@ -362,7 +365,7 @@ def getrf(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, An
 
 
 @custom("lapack_geqrf_ffi", "lapack_geqp3_ffi")
-def geqrf(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def geqrf(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     pivoting = "geqp3" in attribute(op, "call_target_name")
     factored(w, op, _QR[pivoting])
     return w.emit("geqp3" if pivoting else "geqrf", operands, w.types(op))
@@ -376,22 +379,22 @@ _QR = [
 
 
 @custom("lapack_orgqr_ffi", "lapack_ungqr_ffi")
-def orgqr(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def orgqr(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return w.emit("householder_product", operands, w.types(op))
 
 
 @custom("lapack_syevd_ffi", "lapack_heevd_ffi")
-def syevd(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def syevd(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     vectors, values, status = w.types(op)
-    lower = _letter(config, "uplo") == "L"
+    lower = _letter(op, "uplo") == "L"
     eigenpairs = w.emit("eigh", operands, [vectors, values], lower=lower)
     return [*eigenpairs, _status(w, op, eigenpairs[1], status, 1)]
 
 
 @custom("lapack_gesdd_ffi", "lapack_gesvd_ffi")
-def gesdd(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def gesdd(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     overwritten, s, u, vt, status = w.types(op)
-    mode = _letter(config, "mode")
+    mode = _letter(op, "mode")
     params: dict[str, Any] = {"full_matrices": mode == "A", "compute_uv": mode != "N"}
     if "gesvd" in attribute(op, "call_target_name"):
         params["algorithm"] = lax.linalg.SvdAlgorithm.QR
@@ -402,9 +405,9 @@ def gesdd(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, An
 
 
 @custom("lapack_geev_ffi")
-def geev(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def geev(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     *values, left, right, status = w.types(op)
-    flags = [_letter(config, f"compute_{side}") == "V" for side in ("left", "right")]
+    flags = [_letter(op, f"compute_{side}") == "V" for side in ("left", "right")]
     eigenvalues = tensor(values[0].shape, left.element_type)
     types = [eigenvalues, *(t for t, want in zip((left, right), flags, strict=True) if want)]
     sides = ("compute_left_eigenvectors", "compute_right_eigenvectors")
@@ -419,36 +422,36 @@ def geev(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any
 
 
 @custom("lapack_trsm_ffi")
-def trsm(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
-    transpose = _letter(config, "trans_x")
+def trsm(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
+    transpose = _letter(op, "trans_x")
     return w.emit(
         "triangular_solve",
         operands[:2],
         w.types(op),
-        left_side=_letter(config, "side") == "L",
-        lower=_letter(config, "uplo") == "L",
+        left_side=_letter(op, "side") == "L",
+        lower=_letter(op, "uplo") == "L",
         transpose_a=transpose in "TC",
         conjugate_a=transpose == "C",
-        unit_diagonal=_letter(config, "diag") == "U",
+        unit_diagonal=_letter(op, "diag") == "U",
     )
 
 
 @custom("lapack_gehrd_ffi")
-def gehrd(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def gehrd(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     *types, status = w.types(op)
     factors = w.emit("hessenberg", operands, types)
     return [*factors, _status(w, op, factors[0], status)]
 
 
 @custom("lapack_sytrd_ffi", "lapack_hetrd_ffi")
-def sytrd(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def sytrd(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     *types, status = w.types(op)
-    factors = w.emit("tridiagonal", operands, types, lower=_letter(config, "uplo") == "L")
+    factors = w.emit("tridiagonal", operands, types, lower=_letter(op, "uplo") == "L")
     return [*factors, _status(w, op, factors[0], status)]
 
 
 @custom("lapack_gtsv_ffi")
-def gtsv(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def gtsv(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """JAX does not use the diagonals that LAPACK overwrites."""
     *diagonals, solution, status = w.types(op)
     solved = w.one("tridiagonal_solve", operands, solution)
@@ -456,32 +459,29 @@ def gtsv(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any
 
 
 @custom("ApproxTopK")
-def approx_top_k(
-    w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]
-) -> Values:
+def approx_top_k(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """The comparator's name tells whether the largest or the smallest elements are wanted."""
     (comparator,) = attribute(op, "called_computations")
     values, indices = w.types(op)
     params: dict[str, Any] = {
-        "k": config["top_k"],
-        "reduction_dimension": config["reduction_dim"],
-        "recall_target": config["recall_target"],
+        "k": _option(op, "top_k"),
+        "reduction_dimension": _option(op, "reduction_dim"),
         "is_max_k": comparator.startswith("top_k_gt_"),
-        "reduction_input_size_override": config["reduction_input_size_override"],
-        "aggregate_to_topk": config["aggregate_to_topk"],
     }
+    same = ("recall_target", "reduction_input_size_override", "aggregate_to_topk")
+    params |= {name: _option(op, name) for name in same}
     return w.emit("approx_top_k", operands[:1], [values, indices], **params)
 
 
 @custom("tridiagonal_solve_perturbed_ffi")
-def perturbed(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def perturbed(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return w.emit("tridiagonal_solve", operands, w.types(op), perturb_singular=True)
 
 
 @custom("lapack_gees_ffi")
-def gees(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def gees(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     form, vectors, *values, selected, status = w.types(op)
-    with_vectors = _letter(config, "mode") == "V"
+    with_vectors = _letter(op, "mode") == "V"
     types = [form, vectors] if with_vectors else [form]
     factors = w.emit(
         "schur", operands, types, compute_schur_vectors=with_vectors, sort_eig_vals=False

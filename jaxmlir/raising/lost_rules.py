@@ -35,12 +35,12 @@ def remark_lost_rules(program: Module) -> None:
     for function in program.functions.values():
         for view in body_of(function).operations:
             op = view.operation
-            said = _said_of(op)
+            said = _remark_on(op)
             if said is not None:
                 remark(op, said)
 
 
-def _said_of(op: Any) -> str | None:
+def _remark_on(op: Any) -> str | None:
     """The remark on the derivative of an op; ``None`` if there is none to make."""
     name = op.name.removeprefix("jaxpr.")
     if name in ("max", "min") and has_tangent(op.results[0]):

@@ -60,14 +60,14 @@ def computation(
             callee = source.get(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
             bodies += list(callee.operation.regions[0].blocks) if callee else []
         inner = [computation(b, source, renamed, texts, depth + 1) for b in bodies]
-        attributes = said_by(op)
+        attributes = attribute_texts(op)
         types = [renamed.get(v.type) or str(v.type) for v in op.results]
         digest = _digest(f"{op.name} {operands} {attributes} {inner} {types}")
         texts.update((v, f"{digest}#{k}") for k, v in enumerate(op.results))
     return ("no end",)
 
 
-def said_by(op: Any) -> list[str]:
+def attribute_texts(op: Any) -> list[str]:
     """The attributes of an op, except those with default values and the callee."""
     attributes = {f"{name} = {value}" for name, value in op.attributes.items() if name != "callee"}
     return sorted(attributes - _DEFAULTS)

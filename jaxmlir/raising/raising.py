@@ -93,29 +93,25 @@ def raise_exported(
         public = public_functions(raising.source)
         _expect(exported, "public functions", public, 1)
         (name,) = public
-        raising.told = body_of(raising.source[name])
+        raising.asserting_block = body_of(raising.source[name])
         arguments = raising.source[name].arguments
         returned = end_of(body_of(raising.source[name])).operands
-        taken = [k for k in exported.module_kept_var_idx if k < len(exported.in_avals)]
-        _expect(exported, "kept arguments", taken, len(exported.module_kept_var_idx))
+        kept = range(len(exported.in_avals)) if refined else exported.module_kept_var_idx
+        taken = [k for k in kept if k < len(exported.in_avals)]
+        _expect(exported, "kept arguments", taken, len(kept))
         _expect(exported, "results", returned, len(exported.out_avals))
         results = [
             _type_of(v.type, aval) for v, aval in zip(returned, exported.out_avals, strict=True)
         ]
-        if refined:
-            avals = zip(arguments, exported.in_avals, strict=True)
-            types = [_type_of(v.type, aval) for v, aval in avals]
-            entry = raising.entry(name, types, results, range(len(types)), [])
-        else:
-            numbers = []
-            if len(exported.platforms) > 1:
-                numbers.append(np.array(_platform_of(exported), np.int32))
-            # Arguments that the module does not take have no type in it.
-            types = [type_of(aval.update(weak_type=False)) for aval in exported.in_avals]
-            for value, k in zip(arguments[len(numbers) :], taken, strict=False):
-                if not is_open(value.type):
-                    types[k] = _type_of(value.type, exported.in_avals[k])
-            entry = raising.entry(name, types, results, taken, numbers)
+        numbers = []
+        if len(exported.platforms) > 1 and not refined:
+            numbers.append(np.array(_platform_of(exported), np.int32))
+        # Arguments that the module does not take have no type in it.
+        types = [type_of(aval.update(weak_type=False)) for aval in exported.in_avals]
+        for value, k in zip(arguments[len(numbers) :], taken, strict=False):
+            if not is_open(value.type):
+                types[k] = _type_of(value.type, exported.in_avals[k])
+        entry = raising.entry(name, types, results, taken, numbers)
         raising.write()
         for key, tree in zip(TREES, (exported.in_tree, exported.out_tree), strict=True):
             entry.attributes[key] = pytrees.encode(tree, raising.importer)

@@ -53,7 +53,7 @@ def rng(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @custom("cu_threefry2x32_ffi", "cu_threefry2x32", "hip_threefry2x32_ffi", "hip_threefry2x32")
-def threefry(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def threefry(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return w.emit("threefry2x32", operands[:4], w.types(op))
 
 

@@ -180,7 +180,7 @@ def reduce_window(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @custom("stablehlo.dynamic_reduce_window")
-def dynamic_reduce_window(w: BodyWriter, op: Any, operands: list[ir.Value], _: Any) -> Values:
+def dynamic_reduce_window(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """The window is given by operands, and a function combines the elements."""
     n = 2 * len(op.results)
     sizes, strides, base, dilation, padding = (w.known_numbers(v, "windows") for v in operands[n:])

@@ -141,8 +141,7 @@ def hint(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 @rule("sdy.named_computation")
 def named_computation(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    block = op.regions[0].blocks[0]
-    return w.inlined(block, dict(zip(block.arguments, operands, strict=True)))
+    return w.inlined(op.regions[0].blocks[0], operands)
 
 
 @rule("sdy.manual_computation")
@@ -151,7 +150,7 @@ def manual_computation(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Valu
     in_shardings, results = _shardings(op, "in_shardings"), _shardings(op, "out_shardings")
     types = w.types(op)
     if not in_shardings and not results:
-        return w.inlined(op.regions[0].blocks[0], w.env)
+        return w.inlined(op.regions[0].blocks[0])
     reference = (in_shardings or results)[0].mesh_or_ref
     mesh = mesh_of(w.raising, reference)
     if mesh is None:
@@ -241,15 +240,12 @@ def axes_of(w: BodyWriter, op: Any) -> tuple[str, ...]:
         raise ImportingError(f"expected groups of manual axes, out of {manual.axes}, got {groups}")
     for axes in manual.choices():
         numbers = manual.numbers(axes)
-        if numbers.shape == listed.shape and _same_rows(numbers, listed):
+        # The order of the groups makes no difference.
+        if np.array_equal(np.unique(numbers, axis=0), np.unique(listed, axis=0)):
             return axes
     raise ImportingError(
         f"its groups {listed.tolist()} are not along axes of the mesh {dict(manual.mesh.shape)}"
     )
-
-
-def _same_rows(a: np.ndarray, b: np.ndarray) -> bool:
-    return sorted(map(tuple, a.tolist())) == sorted(map(tuple, b.tolist()))
 
 
 def collective(w: BodyWriter, fun: Any, operands: Values, op: Any) -> Values:

@@ -105,18 +105,15 @@ def _divided(a: int, b: int) -> int:
 def _sign(x: Any) -> int:
     if not x >= 0:
         return -1
-    return 1 if x >= 1 else _zero(x)
-
-
-def _zero(x: Any) -> int:
+    if x >= 1:
+        return 1
     if core.is_constant_dim(x):
         return 0
     raise core.InconclusiveDimensionOperation(f"whether {x} is 0")
 
 
 def _equal(a: Any, b: Any) -> bool:
-    difference = a - b
-    return _sign(difference) == 0
+    return _sign(a - b) == 0
 
 
 _ON_ELEMENTS: dict[str, Callable[..., Any]] = {

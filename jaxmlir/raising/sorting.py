@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -73,22 +74,11 @@ class _Key(NamedTuple):
     total: bool
 
 
-Outcomes = Mapping[int, int]
-"""For each operand that is compared: -1, 0 or 1, as its first element is below, at, or above."""
-
-_DIRECTIONS: dict[str, Callable[[int], bool]] = {
-    "LT": lambda outcome: outcome < 0,
-    "LE": lambda outcome: outcome <= 0,
-    "GT": lambda outcome: outcome > 0,
-    "GE": lambda outcome: outcome >= 0,
-    "EQ": lambda outcome: outcome == 0,
-    "NE": lambda outcome: outcome != 0,
-}
 _LOGIC: dict[str, Callable[..., bool]] = {
-    "stablehlo.and": lambda a, b: a and b,
-    "stablehlo.or": lambda a, b: a or b,
-    "stablehlo.xor": lambda a, b: a != b,
-    "stablehlo.not": lambda a: not a,
+    "stablehlo.and": operator.and_,
+    "stablehlo.or": operator.or_,
+    "stablehlo.xor": operator.xor,
+    "stablehlo.not": operator.not_,
     "stablehlo.select": lambda which, a, b: a if which else b,
 }
 _MAX_KEYS = 5
@@ -117,13 +107,16 @@ def _keys(block: ir.Block) -> list[_Key] | None:
     if not 0 < len(total) <= _MAX_KEYS or end.operands[0].owner not in seen:
         return None
 
-    def comes_first(outcomes: Outcomes) -> bool:
+    def comes_first(outcomes: Mapping[int, int]) -> bool:
+        """What the region gives where, for each operand that it compares, the first element is
+        below (-1), at (0) or above (1) the second."""
         values: dict[ir.Value, bool] = {}
         for op in ops:
             if op in compared:
                 k = compared[op]
                 outcome = outcomes[k] if k >= 0 else -outcomes[~k]
-                value = _DIRECTIONS[attribute(op, "comparison_direction")](outcome)
+                compare = getattr(operator, attribute(op, "comparison_direction").lower())
+                value = compare(outcome, 0)
             else:
                 value = _LOGIC[op.name](*(values[v] for v in op.operands))
             values[op.results[0]] = value
@@ -220,6 +213,7 @@ def _by_network(compare: Callable[..., Any], dimension: int, *xs: Any) -> list[A
     size = xs[0].shape[dimension]
     doublings = max(size - 1, 0).bit_length()
     stages = [(2**run, 2**place) for run in range(1, doublings + 1) for place in range(run)[::-1]]
+    stage_rows = np.array(stages, np.int32).reshape(-1, 2)
     # The order does not change with the values, so it has no derivative.
     held = lax.stop_gradient(xs)
     shape = list(xs[0].shape)
@@ -240,10 +234,6 @@ def _by_network(compare: Callable[..., Any], dimension: int, *xs: Any) -> list[A
         keeps_first = ((places & run) == 0) == ((places & distance) == 0)
         return jnp.where(is_first == keeps_first, order, other), None
 
-    if stages:
-        columns = np.array(stages, np.int32).T
-        order = lax.scan(exchange, places, tuple(columns))[0]
-    else:
-        order = places
+    order = lax.scan(exchange, places, stage_rows)[0]
     order = lax.slice_in_dim(order, 0, size, axis=dimension)
     return [taken(x, order) for x in xs]

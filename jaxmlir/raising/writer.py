@@ -135,6 +135,11 @@ def renamed(primitive: str, *attributes: str) -> RaisingRule:
     return write
 
 
+def computed_by(fun: Callable[..., Any]) -> RaisingRule:
+    """The rule of an op that computes what a JAX function of its operands does."""
+    return lambda w, op, operands: w.traced(fun, operands, w.types(op))
+
+
 class ModuleRaiser:
     """Raises one module.
 
@@ -146,7 +151,8 @@ class ModuleRaiser:
       manual: the mesh and the axes of the manual computation that is being raised.
       idioms: the ops that idioms were written as, by the types of their operands.
       symbolic: whether there are sizes that are not numbers.
-      told: the block whose assertions about sizes the types of its arguments state already.
+      asserting_block: a block whose assertions about sizes are not checked: the types of its
+        arguments state them already.
     """
 
     def __init__(self, source: ir.Module, of_import: Callable[[Importer], Any]):
@@ -165,7 +171,7 @@ class ModuleRaiser:
         self.symbolic = any(
             is_open(t) for op in self.source.values() for t in (*op.type.inputs, *op.type.results)
         )
-        self.told: ir.Block | None = None
+        self.asserting_block: ir.Block | None = None
         self._at_sizes: dict[Any, tuple[str, list[ir.Type]]] = {}
         self._depth = 0
         self._queue: deque[BodyWriter] = deque()
@@ -281,28 +287,23 @@ class ModuleRaiser:
         outer: RegionCaptures,
         hint: str,
         loc: Any,
-        constant: Sequence[int] = (),
+        taken: Sequence[int] | None = None,
         returned: Sequence[int] | None = None,
-        unused: Sequence[int] = (),
         types: Mapping[ir.Value, ir.Type] | None = None,
     ) -> str:
         """Creates the function of a region; returns its symbol.
 
         Args:
           outer: the values it captures, its first arguments.
-          constant: the block arguments that come next, before the others.
+          taken: the block arguments that come next, in order; all if ``None``.
           returned: the results that the function has, in order; all if ``None``.
-          unused: the block arguments that the function does not have.
           types: the types of block arguments whose sizes are not numbers.
         """
         symbol = self.importer.unique_name(hint)
-        block_args = list(block.arguments)
-        first = [block_args[k] for k in constant]
-        rest = [v for k, v in enumerate(block_args) if k not in (*constant, *unused)]
         writer = self._begun(
             symbol,
             block,
-            [*outer.values, *first, *rest],
+            [*outer.values, *_chosen(block.arguments, taken)],
             loc,
             {**outer.types, **(types or {})},
             constants=outer.constants,
@@ -480,7 +481,9 @@ class BodyWriter:
             return self.by_signature(op, name, operands)
         apply_rule = RULES.get(name)
         if apply_rule is None:
-            raise ImportingError(_no_rule(name))
+            reason = REFUSED.get(name)
+            why = "the dialect has no op for it; expected ops of StableHLO, CHLO and func"
+            raise ImportingError(f"it cannot be raised: {reason}" if reason else why)
         return apply_rule(self, op, operands)
 
     def by_signature(self, op: Any, name: str, operands: list[ir.Value]) -> Values:
@@ -504,10 +507,13 @@ class BodyWriter:
 
     # -- what rules use --
 
-    def inlined(self, block: ir.Block, env: dict[ir.Value, ir.Value]) -> list[ir.Value]:
+    def inlined(self, block: ir.Block, operands: Values | None = None) -> list[ir.Value]:
         """Inlines a block at the current op; returns the values that the block returns.
 
         Rules look up values in the writer's environment, so the block's takes its place for now.
+
+        Args:
+          operands: the values of its arguments, if it uses no others; by default it has none.
 
         Raises:
           ImportingError: blocks are inlined into one another too deep, or without end.
@@ -517,7 +523,8 @@ class BodyWriter:
         try:
             if self._depth > MAX_INLINED:
                 raise ImportingError("functions call one another too deep")
-            self.env = env
+            if operands is not None:
+                self.env = dict(zip(block.arguments, operands, strict=True))
             return self.ops(block)
         finally:
             self.env, self.location = around, location
@@ -665,21 +672,17 @@ class BodyWriter:
 
     def constant(self, array: np.ndarray) -> ir.Value:
         """Writes a constant array; a large one of equal elements is a broadcast scalar."""
+        type_ = tensor(array.shape, element_of(array.dtype))
+        is_large = array.nbytes > INLINE_CONSTANT_BYTES
         with self.location:
-            if array.nbytes > INLINE_CONSTANT_BYTES and all_equal(
-                array, array.reshape(-1)[:1].tobytes()
-            ):
-                type_ = tensor(array.shape, element_of(array.dtype))
-                scalar = self.constant(array.reshape(-1)[0].reshape(()))
-                return self.broadcast(scalar, type_)
+            if is_large and all_equal(array, array.reshape(-1)[:1].tobytes()):
+                return self.broadcast(self.constant(array.reshape(-1)[0].reshape(())), type_)
             # JAX would narrow an array of 64 bits that is not in the text of the module.
-            beside = not is_narrowed(aval_of(tensor(array.shape, element_of(array.dtype))))
-            if array.nbytes > INLINE_CONSTANT_BYTES and beside:
-                value: ir.Attribute = ir.StringAttr.get(self.raising.importer._constant_name(array))
-                attributes = {"name": value}
+            if is_large and not is_narrowed(aval_of(type_)):
+                name = self.raising.importer._constant_name(array)
+                attributes: dict[str, ir.Attribute] = {"name": ir.StringAttr.get(name)}
             else:
                 attributes = {"value": dense(array)}
-            type_ = tensor(array.shape, element_of(array.dtype))
             return ir.Operation.create("jaxpr.constant", [type_], [], attributes).result
 
     def filled(self, type_: ir.Type, value: float) -> ir.Value:
@@ -776,13 +779,6 @@ def as_written(results: Values, operands: list[ir.Value]) -> WrittenOp | None:
     types = [v.type for v in op.results]
     same = order == list(range(len(operands)))
     return WrittenOp(op.name, types, dict(op.attributes.items()), None if same else order)
-
-
-def _no_rule(name: str) -> str:
-    reason = REFUSED.get(name)
-    if reason is not None:
-        return f"it cannot be raised: {reason}"
-    return "the dialect has no op for it; expected ops of StableHLO, CHLO and func"
 
 
 REFUSED = {

@@ -79,31 +79,23 @@ class FoldConstants(Pass):
         # Values are computed on the default device of this process.
         if program.target.platform != default_target().platform:
             return False
-        return fold_constants(program, self.min_work, self.max_work)
-
-
-def fold_constants(
-    program: Module, min_work: float | None = None, max_work: float = MAX_WORK
-) -> bool:
-    """Folds constants that take so much work in all functions of a program, in place; returns
-    whether there were any."""
-    foldable, work = _FoldableOps(program), Work(program)
-    min_work = work.kernel if min_work is None else min_work
-    lines = []
-    for function in outside_kernels(program, NEEDED_OPS[FoldConstants.name]):
-        line = _FoldableValues(analyses_of(program).body(function), foldable, work)
-        line.choose(min_work, max_work)
-        if line.chosen:
-            lines.append(line)
-    arrays = _evaluated(program, lines) if lines else None
-    if arrays is None:
-        return False
-    for line in lines:
-        for number in line.chosen:
-            line.replace(program, number, next(arrays))
-        drop_dead_ops(line.body.function)
-    program.changed()
-    return True
+        foldable, work = _FoldableOps(program), Work(program)
+        min_work = work.kernel if self.min_work is None else self.min_work
+        lines = []
+        for function in outside_kernels(program, NEEDED_OPS[self.name]):
+            line = _FoldableValues(analyses_of(program).body(function), foldable, work)
+            line.choose(min_work, self.max_work)
+            if line.chosen:
+                lines.append(line)
+        arrays = _evaluated(program, lines) if lines else None
+        if arrays is None:
+            return False
+        for line in lines:
+            for number in line.chosen:
+                line.replace(program, number, next(arrays))
+            drop_dead_ops(line.body.function)
+        program.changed()
+        return True
 
 
 def _evaluated(program: Module, lines: Sequence[_FoldableValues]) -> Iterator[np.ndarray] | None:

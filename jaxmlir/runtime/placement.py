@@ -72,13 +72,9 @@ def _partitions(mesh: Any) -> int:
     return math.prod(size for kind, size in sizes if kind != manual)
 
 
-def open_mesh(program: Module) -> Any | None:
+def _open_mesh(placement: Any | None) -> Any | None:
     """The mesh that a program mentions without naming devices, as in a file; ``None`` if there is
     none."""
-    return _open_mesh_of(program.placement)
-
-
-def _open_mesh_of(placement: Any | None) -> Any | None:
     for eqn in () if placement is None else placement.eqns:
         for value in jax.tree.leaves(eqn.params):
             mesh = getattr(value, "mesh", value)
@@ -92,7 +88,7 @@ def default_mesh(program: Module, values: Any) -> Iterator[None]:
     """Sets a mesh for a program that names no devices, unless JAX is tracing or a mesh is set.  Its
     devices are those of an argument's mesh of that size, or else the first local ones; a
     :class:`LoweringError` if there are too few."""
-    mesh = open_mesh(program)
+    mesh = _open_mesh(program.placement)
     if mesh is None or _is_set() or not core.trace_state_clean():
         yield
         return
@@ -123,7 +119,7 @@ def _on_devices(mesh: Any, devices: Sequence[Any]) -> Mesh:
 def with_devices(placement: Any | None) -> Any | None:
     """The placement of a call.  If it has a mesh without devices and no mesh is set, the first
     local devices are added, if there are enough."""
-    mesh = _open_mesh_of(placement)
+    mesh = _open_mesh(placement)
     if mesh is None or _is_set():
         return placement
     return _with_first_devices(placement, mesh, _ELSEWHERE.get())
@@ -145,7 +141,7 @@ def _with_first_devices(placement: Any, mesh: Any, elsewhere: bool) -> Any:
 
 def on_mesh(program: Module, jitted: Any) -> Any:
     """The compiled call of a program; sets the default mesh if the mesh is chosen at the call."""
-    return _MeshCall(program, jitted) if open_mesh(program) is not None else jitted
+    return _MeshCall(program, jitted) if _open_mesh(program.placement) is not None else jitted
 
 
 class _MeshCall:
@@ -161,7 +157,7 @@ class _MeshCall:
 def check_devices(placement: Any | None, axis_context: Any) -> None:
     """Fails if a computation with an open mesh is lowered, in JAX's axis context, for another
     number of devices than the placement has."""
-    mesh = _open_mesh_of(placement)
+    mesh = _open_mesh(placement)
     num_devices = getattr(axis_context, "num_devices", None)
     if mesh is not None and num_devices not in (None, mesh.size):
         raise LoweringError(

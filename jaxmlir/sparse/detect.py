@@ -110,7 +110,7 @@ def _pattern(copy: Module, symbol: str, argnums: Sequence[int], *, symmetric: bo
     copy.changed()
     in_shapes = [shapes[i] for i in argnums]
     is_symbolic = not all(map(core.is_constant_shape, (*shapes, *out_shapes)))
-    inputs = Arguments(in_shapes) if is_symbolic else Columns.of(in_shapes)
+    inputs = Arguments(in_shapes) if is_symbolic else Columns(map(math.prod, in_shapes))
     values = [Value(shape) for shape in shapes]
     values += [
         Value(shapes[i], inputs.identity(argnums.index(i))) for i, a in enumerate(active) if a
@@ -145,12 +145,8 @@ def _written_out(
         what = "Hessian" if options["symmetric"] else "Jacobian"
         message = f"the {what} of @{symbol}, {size}, is too dense: {e}"
         raise PatternTooDense([Diagnostic("error", message, notes=options["reasons"])]) from None
-    if options["symmetric"]:
-        rows = rows.multiply(rows.T).tocsr()
-        rows.sort_indices()
-    return SparsityPattern(
-        rows.shape, rows.indptr, rows.indices, in_shapes=in_shapes, out_shapes=out_shapes, **options
-    )
+    shapes = {"in_shapes": in_shapes, "out_shapes": out_shapes}
+    return SparsityPattern.of_matrix(rows, **shapes, **options)
 
 
 # --- passes that print patterns -------------------------------------------------------------------

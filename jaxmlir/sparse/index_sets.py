@@ -10,9 +10,7 @@ it, and an op that mixes all elements costs no more than its operands.
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,37 +35,30 @@ class Columns:
     """The columns of index sets: the inputs, numbered from 0, and after them the hubs.
 
     Args:
-      inputs: the number of inputs.
+      sizes: the sizes of the arrays whose elements are the inputs, one array after the other.
+
+    Attributes:
+      starts: the first column of each array, and the number of inputs.
     """
 
-    def __init__(self, inputs: int):
-        self.inputs = self.width = inputs
+    def __init__(self, sizes: Iterable[int]):
+        self.starts = np.cumsum([0, *sizes])
+        self.inputs = self.width = int(self.starts[-1])
         self._blocks: list[Rows] = []
-        self._starts = [0, inputs]
-
-    @classmethod
-    def of(cls, shapes: Sequence[Sequence[int]]) -> Columns:
-        """Columns whose inputs are the elements of arrays with some shapes, one after the other."""
-        starts = list(itertools.accumulate(map(math.prod, shapes), initial=0))
-        columns = cls(starts[-1])
-        columns._starts = starts
-        return columns
 
     def identity(self, argument: int) -> Rows:
-        """The sets of one of the arrays of :meth:`of`: each element depends on itself."""
-        start, stop = self._starts[argument : argument + 2]
-        return self.inputs_from(start, stop - start)
+        """The sets of one of the arrays: each element depends on itself."""
+        return self._singles(*self.starts[argument : argument + 2])
 
-    def inputs_from(self, start: int, size: int) -> Rows:
-        """The sets of a value whose elements are a range of the inputs."""
-        return _rows(np.arange(start, start + size), np.arange(size + 1), self.width)
+    def _singles(self, start: int, stop: int) -> Rows:
+        """Sets of one column each: those of a range."""
+        return _rows(np.arange(start, stop), np.arange(stop - start + 1), self.width)
 
     def shared(self, rows: Rows) -> Rows:
         """Makes a hub for each set; returns sets that consist of these hubs."""
-        count = rows.shape[0]
         self._blocks.append(rows)
-        self.width += count
-        return self.inputs_from(self.width - count, count)
+        self.width += rows.shape[0]
+        return self._singles(self.width - rows.shape[0], self.width)
 
     def take(self, rows: Rows, numbers: np.ndarray) -> Rows:
         """The sets of a value whose elements are elements of another value, by their numbers; -1 is
@@ -76,10 +67,7 @@ class Columns:
         size = rows.shape[0]
         if numbers.size == size and (numbers == np.arange(size)).all():
             return rows
-        lengths = np.diff(rows.indptr)
-        if not lengths.size or not lengths.max():
-            return empty(numbers.size, self.width)
-        lengths = np.append(lengths, 0)
+        lengths = np.append(np.diff(rows.indptr), 0)
         nnz = int(lengths[numbers].sum())
         if nnz > max(_SMALL, 3 * rows.nnz) and lengths.max() > _WORTH_SHARING:
             return self.take(self._with_hubs(rows), numbers)
@@ -91,17 +79,18 @@ class Columns:
         places = np.where(large, np.cumsum(large) - 1, -1)
         hubs = self.shared(rows[np.flatnonzero(large)])
         small = _picked(rows, np.where(large, -1, np.arange(large.size)))
-        return self.union(_picked(hubs, places), small)
+        return self.united([_picked(hubs, places), small])
 
-    def union(self, a: Rows | None, b: Rows | None) -> Rows | None:
-        """The unions of two values' sets, element by element; ``None`` stands for empty sets."""
-        if a is None or b is None or a is b:
-            return b if a is None else a
-        if a.nnz == b.nnz and np.array_equal(a.indptr, b.indptr):
-            if np.array_equal(a.indices, b.indices):
-                return a
-        self._widen(a, b)
-        return a + b
+    def united(self, parts: Iterable[Rows | None]) -> Rows | None:
+        """The unions of some values' sets, element by element; ``None`` stands for empty sets."""
+        whole: Rows | None = None
+        for part in parts:
+            if whole is None or part is None:
+                whole = part if whole is None else whole
+            elif whole is not part:
+                self._widen(whole, part)
+                whole = whole + part
+        return whole
 
     def through(self, op: Rows, rows: Rows) -> Rows:
         """The sets of results; row ``i`` of ``op`` has the operand elements that ``i`` reads."""
@@ -116,7 +105,7 @@ class Columns:
     def joined(self, parts: Sequence[Rows]) -> Rows:
         """The sets of several values, one value after the other."""
         self._widen(*parts)
-        parts = parts or [self.inputs_from(0, 0)]
+        parts = parts or [self._singles(0, 0)]
         return sparse.vstack(parts, format="csr") if len(parts) > 1 else parts[0]
 
     def links(self, parts: Sequence[Rows]) -> Rows:
@@ -133,17 +122,16 @@ class Columns:
             if part.shape[1] < self.width:
                 part.resize(part.shape[0], self.width)
 
-    def written_out(self, rows: Rows, most: int = MOST) -> Rows:
+    def written_out(self, rows: Rows) -> Rows:
         """The sets without hubs, sorted.
 
         Raises:
-          PatternTooDense: they have more than ``most`` elements.
+          PatternTooDense: they have more than :data:`MOST` elements.
         """
         self._widen(rows)
-        sets = self._hubs_written_out(rows, most)
-        return _substituted(rows, self.inputs, sets, most)
+        return _substituted(rows, self.inputs, self._hubs_written_out(rows))
 
-    def _hubs_written_out(self, rows: Rows, most: int) -> Rows:
+    def _hubs_written_out(self, rows: Rows) -> Rows:
         """The sets of the hubs; a hub to which nothing in ``rows`` refers gets an empty set."""
         needed = np.zeros(self.width, bool)
         needed[rows.indices] = True
@@ -155,13 +143,13 @@ class Columns:
         for block in self._blocks:
             start = self.inputs + sets.shape[0]
             hubs = np.flatnonzero(needed[start : start + block.shape[0]])
-            hub_sets = _substituted(block[hubs], self.inputs, sets, most)
+            hub_sets = _substituted(block[hubs], self.inputs, sets)
             spread = reads(hubs, np.arange(hubs.size), block.shape[0], hubs.size)
             sets = sparse.vstack([sets, spread @ hub_sets], format="csr")
         return sets
 
 
-def _substituted(rows: Rows, inputs: int, sets: Rows, most: int) -> Rows:
+def _substituted(rows: Rows, inputs: int, sets: Rows) -> Rows:
     """The rows, with each hub replaced by the inputs in its set."""
     is_hub = rows.indices >= inputs
     if is_hub.any():
@@ -170,7 +158,7 @@ def _substituted(rows: Rows, inputs: int, sets: Rows, most: int) -> Rows:
         rows, sets = rows[:, :inputs], sets[: hubs.shape[1]]
         total = int(np.diff(sets.indptr).astype(np.int64)[hubs.indices].sum())
         # This is an upper bound, since sets can overlap.
-        if rows.nnz + total > most:
+        if rows.nnz + total > MOST:
             raise PatternTooDense(f"its pattern may have {rows.nnz + total:,} elements")
         rows = rows + hubs @ sets
     elif rows.shape[1] != inputs:

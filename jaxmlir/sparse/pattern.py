@@ -7,7 +7,7 @@ import json
 import os
 import zipfile
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import jax
 import numpy as np
@@ -57,6 +57,16 @@ class SparsityPattern:
         self.out_shapes: tuple[tuple[int, ...], ...] = tuple(map(tuple, out_shapes))
         self.symmetric = symmetric
         self.reasons: tuple[Diagnostic, ...] = tuple(reasons)
+
+    @classmethod
+    def of_matrix(cls, matrix: sparse.csr_matrix, *, symmetric: bool, **others: Any) -> Self:
+        """The pattern of a matrix; if it is ``symmetric``, of the elements whose mirror images it
+        has, too."""
+        if symmetric:
+            matrix = matrix.multiply(matrix.T).tocsr()
+        matrix.sort_indices()
+        parts = matrix.shape, matrix.indptr, matrix.indices
+        return cls(*parts, symmetric=symmetric, **others)
 
     # -- the elements --
 

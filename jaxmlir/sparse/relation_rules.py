@@ -36,7 +36,7 @@ from jaxmlir.sparse.relations import (
     smaller,
     united,
 )
-from jaxmlir.sparse.rules import IDENTITIES, LeafOp, Value
+from jaxmlir.sparse.rules import IDENTITIES, POOLING, LeafOp, Value
 
 ResultPieces = list[list[Piece]]
 """The pieces of each result."""
@@ -594,8 +594,7 @@ _RULES: dict[str, RelationRule] = {
     "split": _split,
     "stack": _stack,
     "unstack": _unstack,
-    **dict.fromkeys(("reduce_window_sum", "reduce_window_max", "reduce_window_min"), _pooling),
-    **dict.fromkeys(("select_and_gather_add",), _pooling),
+    **dict.fromkeys(POOLING, _pooling),
     **dict.fromkeys(IDENTITIES, _each),
 }
 

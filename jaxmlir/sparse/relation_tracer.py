@@ -31,14 +31,12 @@ class SymbolicTracer(Tracer):
     """Interprets functions of a program with symbolic shapes; the ``rows`` of values are pieces."""
 
     unrolled: ClassVar[int] = 400
+    _all: ClassVar = staticmethod(relation_rules.dense)
 
     def _sets(self, leaf: LeafOp) -> tuple[Any, Terms]:
         return relation_rules.relations_of(leaf), {}
 
-    def _all(self, leaf: LeafOp) -> Any:
-        return relation_rules.dense(leaf)
-
-    def _mixes(self, operands: Sequence[Value], out_rows: Sequence[Any]) -> str:
+    def _reason_of_mixing(self, operands: Sequence[Value], out_rows: Sequence[Any]) -> str:
         """The remark on an op whose results depend on a number of inputs that grows with the sizes,
         while no operand does."""
         if _grows(out_rows) and not _grows([x.rows for x in operands]):
@@ -146,7 +144,7 @@ class SymbolicTracer(Tracer):
             for k in np.flatnonzero(grown):
                 carry[k] = after[k]
                 if i >= _GROWING:
-                    self._because(node, "its carry depends on more inputs in each iteration")
+                    self._add_reason(node, "its carry depends on more inputs in each iteration")
                     reached[k] = {piece.argument for piece in after[k].rows}
                     rows = relation_rules.whole(after[k].rows, self.columns, after[k].shape)
                     carry[k] = after[k]._replace(rows=rows)

@@ -158,49 +158,29 @@ def _where(columns: Columns, rows: Rows, mask: np.ndarray) -> Rows:
     return rows if mask.all() else columns.take(rows, np.where(mask, np.arange(mask.size), -1))
 
 
-def _elementwise(leaf: LeafOp) -> Sets:
-    (shape,) = leaf.shapes
-    sets: Rows | None = None
+def _elementwise(leaf: LeafOp, coefficients: Sequence[Any] | None = None) -> Sets:
+    """The rule of elementwise ops; an operand is not read where its coefficient is zero."""
+    (shape,), columns, sets = leaf.shapes, leaf.columns, []
     for i in leaf.depending:
-        x = leaf.operands[i]
-        sets = leaf.columns.union(sets, spread(leaf.columns, x.rows, x.shape, shape))
-    return [sets]
+        rows = spread(columns, leaf.operands[i].rows, leaf.operands[i].shape, shape)
+        if coefficients is not None:
+            rows = _where(columns, rows, np.broadcast_to(coefficients[i] != 0, shape))
+        sets.append(rows)
+    return [columns.united(sets)]
 
 
 # d(x y) = y dx: no dependence where y is known to be 0
 def _mul(leaf: LeafOp) -> Sets | None:
     if len(leaf.depending) != 1:
         return None
-    (i,), (shape,) = leaf.depending, leaf.shapes
-    x, nonzero = leaf.operands[i], leaf.operands[1 - i].nonzero()
-    if nonzero is None:
-        return None
-    nonzero = np.broadcast_to(nonzero, shape)
-    return [_where(leaf.columns, spread(leaf.columns, x.rows, x.shape, shape), nonzero)]
+    nonzero = leaf.operands[1 - leaf.depending[0]].nonzero()
+    return None if nonzero is None else _elementwise(leaf, [nonzero, nonzero])
 
 
 # d(select(p, x, y)) = select(p, dx, dy)
 def _select(leaf: LeafOp) -> Sets | None:
-    _, *cases = leaf.operands
-    chosen = _chosen(leaf)
-    if chosen is None:
-        return None
-    sets: Rows | None = None
-    for i, case in enumerate(cases):
-        if case.rows is not None:
-            rows = spread(leaf.columns, case.rows, case.shape, leaf.shapes[0])
-            sets = leaf.columns.union(sets, _where(leaf.columns, rows, chosen == i))
-    return [sets]
-
-
-def _chosen(leaf: LeafOp) -> np.ndarray | None:
-    """The number of the case that a ``select_n`` takes for each element, if it is known."""
-    which, *cases = leaf.operands
-    if which.known is None:
-        return None
-    # An index out of range selects the first or the last case.
-    chosen = np.asarray(which.known()).astype(int).clip(0, len(cases) - 1)
-    return np.broadcast_to(chosen, leaf.shapes[0])
+    coefficients = _coefficients_of_select(leaf)
+    return None if coefficients is None else _elementwise(leaf, coefficients)
 
 
 # x - select(p, x, 0) = select(p, 0, x)
@@ -229,18 +209,21 @@ def terms_of(leaf: LeafOp) -> tuple[Terms, bool]:
 
 def sum_of(columns: Columns, terms: Terms) -> Rows | None:
     """The sets of a sum of values."""
-    sets: Rows | None = None
-    for x, coefficient in terms.values():
-        nonzero = np.broadcast_to(coefficient != 0, x.shape)
-        sets = columns.union(sets, _where(columns, x.rows, nonzero))
-    return sets
+    return columns.united(
+        _where(columns, x.rows, np.broadcast_to(coefficient != 0, x.shape))
+        for x, coefficient in terms.values()
+    )
 
 
 def _coefficients_of_select(leaf: LeafOp) -> list[Any] | None:
-    chosen = _chosen(leaf)
-    if chosen is None:
+    """For each case, 1 where a ``select_n`` takes it; ``None`` if that is not known."""
+    which, *cases = leaf.operands
+    if which.known is None:
         return None
-    return [0, *((chosen == i).astype(np.int8) for i in range(len(leaf.operands) - 1))]
+    # An index out of range selects the first or the last case.
+    chosen = np.asarray(which.known()).astype(int).clip(0, len(cases) - 1)
+    chosen = np.broadcast_to(chosen, leaf.shapes[0])
+    return [0, *((chosen == i).astype(np.int8) for i in range(len(cases)))]
 
 
 _MOST_TERMS = 8
@@ -401,7 +384,7 @@ def _update(leaf: LeafOp) -> Sets:
         maps = _maps_of(leaf)
         of_update, of_result = (maps.operands[which], maps.results[0]) if maps else ((), ())
         added = _through_loops(leaf.columns, updates, of_update, of_result, x.shape)
-    return [leaf.columns.union(x.rows, added)]
+    return [leaf.columns.united([x.rows, added])]
 
 
 def _scattered(leaf: LeafOp, shape: tuple[int, ...], updates: Value) -> Rows | None:
@@ -441,16 +424,14 @@ def _along_loops(leaf: LeafOp) -> Sets | None:
     maps = _maps_of(leaf)
     if maps is None:
         return None
-    results: Sets = []
-    for shape, of_result in zip(leaf.shapes, maps.results, strict=True):
-        sets: Rows | None = None
-        for i in leaf.depending:
-            rows = _through_loops(
-                leaf.columns, leaf.operands[i], maps.operands[i], of_result, shape
-            )
-            sets = leaf.columns.union(sets, rows)
-        results.append(sets)
-    return results
+    columns = leaf.columns
+    return [
+        columns.united(
+            _through_loops(columns, leaf.operands[i], maps.operands[i], of_result, shape)
+            for i in leaf.depending
+        )
+        for shape, of_result in zip(leaf.shapes, maps.results, strict=True)
+    ]
 
 
 def _through_loops(
@@ -592,12 +573,11 @@ def _reads_of_windows(leaf: LeafOp, have: tuple[int, ...], want: tuple[int, ...]
 
 def _pooling(leaf: LeafOp) -> Sets | None:
     """The rule of window reductions; an initial value must not depend on an input."""
-    have, sets = leaf.operands[0].shape, None
+    have, columns = leaf.operands[0].shape, leaf.columns
     op = _reads_of_windows(leaf, have, leaf.shapes[0])
     if op is None or any(leaf.operands[i].shape != have for i in leaf.depending):
         return None
-    for i in leaf.depending:
-        sets = leaf.columns.union(sets, leaf.columns.through(op, leaf.operands[i].rows))
+    sets = columns.united(columns.through(op, leaf.operands[i].rows) for i in leaf.depending)
     return [sets] * len(leaf.shapes)
 
 
@@ -616,17 +596,16 @@ def _convolution(leaf: LeafOp) -> Sets | None:
     node, (shape,) = leaf.node, leaf.shapes
     spec = node.get("dimension_numbers")
     features = shape[spec.out_spec[1]]
-    sets: Rows | None = None
+    of_kernel = of_image = None
     if kernel.rows is not None:
         of_feature = _indices_along(spec.rhs_spec[0], kernel.shape)
         rows = leaf.columns.grouped(kernel.rows, of_feature, features)
-        sets = leaf.columns.take(rows, _indices_along(spec.out_spec[1], shape))
+        of_kernel = leaf.columns.take(rows, _indices_along(spec.out_spec[1], shape))
     if image.rows is not None:
-        rows = _through_kernel(leaf, spec)
-        if rows is None:
+        of_image = _through_kernel(leaf, spec)
+        if of_image is None:
             return None
-        sets = leaf.columns.union(sets, rows)
-    return [sets]
+    return [leaf.columns.united([of_kernel, of_image])]
 
 
 def _indices_along(d: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -689,16 +668,17 @@ IDENTITIES = (
     *("layout_constraint", "name", "pvary", "pbroadcast", "copy"),
 )
 """Ops whose results depend on their operands, in order, element by element."""
+POOLING = ("reduce_window_sum", "reduce_window_max", "reduce_window_min", "select_and_gather_add")
+"""Ops each of whose results depends on the operands' elements in one window."""
 
 _RULES: dict[str, SparsityRule] = {
     "conv_general_dilated": _convolution,
     "dot_general": _dot_general,
     "mul": _mul,
-    "select_and_gather_add": _pooling,
     "select_and_scatter_add": _scattered_windows,
     "select_n": _select,
     "triangular_solve": _triangular_solve,
-    **dict.fromkeys(("reduce_window_sum", "reduce_window_max", "reduce_window_min"), _pooling),
+    **dict.fromkeys(POOLING, _pooling),
     **dict.fromkeys(IDENTITIES, _each),
 }
 

@@ -25,7 +25,7 @@ from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.module import Module
 from jaxmlir.interpret.interpreter import Node
 from jaxmlir.sparse import rules
-from jaxmlir.sparse.index_sets import Columns
+from jaxmlir.sparse.index_sets import Columns, empty
 
 Layout = np.ndarray
 """The input of each slot of each element, ``[slots, elements]``; -1: none."""
@@ -59,36 +59,25 @@ def mixing(program: Module, node: Node, operands: Sequence[Any], depending: Sequ
     if node.name in ELEMENTWISE and {*in_shapes} == {*shapes}:
         numbers = np.arange(math.prod(shapes[0]))
         return Mixing([numbers] * len(in_shapes), [numbers] * len(shapes), numbers.size)
-    sizes = [math.prod(shape) for shape in (*in_shapes, *shapes)]
-    if sum(sizes) > _ANALYSED:
+    sizes, out_sizes = (list(map(math.prod, of_side)) for of_side in (in_shapes, shapes))
+    if sum(sizes) + sum(out_sizes) > _ANALYSED:
         return None
-    reading = sum(sizes[: len(in_shapes)])
-    columns, start = Columns(reading), 0
+    columns = Columns(sizes)
     values = [rules.Value(np.shape(x), None, _as_constant(x)) for x in operands]
-    for i, size in zip(depending, sizes, strict=False):
-        values[i] = rules.Value(np.shape(operands[i]), columns.inputs_from(start, size))
-        start += size
+    for k, i in enumerate(depending):
+        values[i] = rules.Value(np.shape(operands[i]), columns.identity(k))
     with jax.ensure_compile_time_eval():
         sets = rules.sets_of(rules.LeafOp(columns, node, values, shapes, program))
     if sets is None:
         return None
-    links = columns.links([rows for rows in sets if rows is not None])
-    results = np.full(sum(sizes[len(in_shapes) :]), -1)
+    parts = [
+        empty(size, columns.width) if rows is None else rows
+        for rows, size in zip(sets, out_sizes, strict=True)
+    ]
+    count, labels = sparse.csgraph.connected_components(columns.links(parts), directed=False)
     # The graph's vertices are the results, then the operands, then the hubs.
-    count, labels = sparse.csgraph.connected_components(links, directed=False)
-    placed, start = 0, 0
-    for rows, size in zip(sets, sizes[len(in_shapes) :], strict=True):
-        if rows is not None:
-            results[start : start + size] = labels[placed : placed + size]
-            placed += size
-        start += size
-    ends = np.cumsum(sizes)
-    of_operands = np.split(labels[placed : placed + reading], ends[: len(in_shapes) - 1])
-    # Results that depend on nothing form a group of their own.
-    of_results = np.split(
-        np.where(results < 0, count, results), ends[len(in_shapes) : -1] - reading
-    )
-    return Mixing(of_operands, of_results, count + 1)
+    *groups, _ = np.split(labels, np.cumsum([*out_sizes, *sizes]))
+    return Mixing(groups[len(shapes) :], groups[: len(shapes)], count)
 
 
 def _as_constant(x: Any) -> Any:

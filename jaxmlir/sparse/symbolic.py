@@ -109,13 +109,8 @@ class SymbolicPattern:
                 rows.append(row + first)
                 columns.append(column + starts[which])
         matrix = reads(np.concatenate(rows), np.concatenate(columns), *shape)
-        if self.symmetric:
-            matrix = matrix.multiply(matrix.T).tocsr()
-        matrix.sort_indices()
-        return SparsityPattern(
-            shape,
-            matrix.indptr,
-            matrix.indices,
+        return SparsityPattern.of_matrix(
+            matrix,
             in_shapes=in_shapes,
             out_shapes=out_shapes,
             symmetric=self.symmetric,
@@ -168,7 +163,7 @@ class SymbolicPattern:
             for piece in pieces:
                 result = f"result {i} " if len(self.pieces) > 1 else ""
                 argument = f"argument {piece.argument} " if len(self.in_shapes) > 1 else ""
-                lines.append(f"  {result}{_said(piece, argument)}")
+                lines.append(f"  {result}{_piece_text(piece, argument)}")
         return "\n".join([*lines, *map(str, self.reasons)])
 
 
@@ -177,7 +172,7 @@ def _product(size: Size) -> str:
     return f"({text})" if " " in text else text
 
 
-def _said(piece: Piece, argument: str) -> str:
+def _piece_text(piece: Piece, argument: str) -> str:
     """A piece in words: ``[i] of [i + 1], 0 <= i < n - 1``."""
     names = [_NAMES[t] if t < len(_NAMES) else f"i{t}" for t in range(len(piece.ranges))]
 

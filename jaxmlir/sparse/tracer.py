@@ -70,6 +70,8 @@ class Tracer(Interpreter):
     """
 
     unrolled: ClassVar[int] = 4_000
+    _all: ClassVar[Callable[[LeafOp], Any]] = staticmethod(rules.dense)
+    """The sets of results that depend on everything that any operand depends on."""
 
     def __init__(self, program: Module, columns: Columns, reasons: dict[Any, Diagnostic]):
         super().__init__(program)
@@ -84,13 +86,13 @@ class Tracer(Interpreter):
             return self.enter(Frame(node.get(_CALLS[node.name]), node), operands)
         if node.name not in _CONTROL:
             return self.leaf(node, operands)
-        said = len(self.reasons)
+        num_reasons = len(self.reasons)
         try:
             values = getattr(self, _CONTROL[node.name])(node, operands)
         except PatternTooDense:
             return self._dense(node, operands)
-        if len(self.reasons) == said and (why := self._mixes(operands, [x.rows for x in values])):
-            self._because(node, why)
+        if len(self.reasons) == num_reasons:
+            self._note_mixing(node, operands, [x.rows for x in values])
         return values
 
     def leaf(self, node: Node, operands: list[Value]) -> list[Value]:
@@ -100,8 +102,7 @@ class Tracer(Interpreter):
         sets, terms = self._sets(leaf)
         if sets is None:
             return self._lowered(node, operands) or self._dense(node, operands)
-        if said := self._mixes(operands, sets):
-            self._because(node, said)
+        self._note_mixing(node, operands, sets)
         pairs = zip(leaf.shapes, sets, strict=True)
         return [Value(shape, rows, terms=terms) for shape, rows in pairs]
 
@@ -120,14 +121,13 @@ class Tracer(Interpreter):
         program = type(self.program).of_import(importer)
         inner = type(self)(program, self.columns, {})
         values = inner.enter(Frame("main", None), operands)
-        if said := self._mixes(operands, [x.rows for x in values]):
-            self._because(node, said)
+        self._note_mixing(node, operands, [x.rows for x in values])
         return values
 
     def _dense(self, node: Node, operands: list[Value]) -> list[Value]:
         """The results of an op that may depend on everything that any operand depends on."""
         leaf = LeafOp(self.columns, node, operands, _shapes_of(node), self.program)
-        self._because(node, "no rule says which inputs it depends on, so all are assumed")
+        self._add_reason(node, "no rule says which inputs it depends on, so all are assumed")
         return list(map(Value, leaf.shapes, self._all(leaf)))
 
     def _sets(self, leaf: LeafOp) -> tuple[Any, rules.Terms]:
@@ -135,10 +135,6 @@ class Tracer(Interpreter):
         terms, merged = rules.terms_of(leaf)
         sets = [rules.sum_of(leaf.columns, terms)] if merged else rules.sets_of(leaf)
         return sets and [None if rows is None or not rows.nnz else rows for rows in sets], terms
-
-    def _all(self, leaf: LeafOp) -> Any:
-        """The sets of results that depend on everything that any operand depends on."""
-        return rules.dense(leaf)
 
     def _independent(
         self, node: Node, operands: list[Value], shapes: list[tuple[int, ...]]
@@ -189,7 +185,12 @@ class Tracer(Interpreter):
 
     # -- remarks --
 
-    def _mixes(self, operands: Sequence[Value], out_rows: Sequence[Any]) -> str:
+    def _note_mixing(self, node: Node, operands: Sequence[Value], out_rows: Sequence[Any]) -> None:
+        """Remarks on an op whose results depend on most inputs while no operand does."""
+        if what := self._reason_of_mixing(operands, out_rows):
+            self._add_reason(node, what)
+
+    def _reason_of_mixing(self, operands: Sequence[Value], out_rows: Sequence[Any]) -> str:
         """The remark on an op whose results depend on most inputs while no operand does."""
         inputs = self.columns.inputs
         if inputs < 2:
@@ -200,7 +201,7 @@ class Tracer(Interpreter):
             return ""
         return f"an element of its result depends on {after:,} of {inputs:,} inputs"
 
-    def _because(self, node: Node, what: str) -> None:
+    def _add_reason(self, node: Node, what: str) -> None:
         if node.op in self.reasons:
             return
         with context():
@@ -251,8 +252,7 @@ class Tracer(Interpreter):
 
     def _any_of(self, values: Sequence[Value]) -> Value:
         """What may be any of some values of a shape."""
-        rows = functools.reduce(self.columns.union, [x.rows for x in values])
-        return Value(values[0].shape, rows)
+        return Value(values[0].shape, self.columns.united(x.rows for x in values))
 
     def slice(self, value: Value, index: int) -> Value:
         known = None if value.known is None else lambda: value.known()[index]
@@ -349,7 +349,7 @@ class Tracer(Interpreter):
         graph = inner.links([relation.rows[i] for i in results])
         # The elements of the values are the same vertices as results and as arguments.
         vertices = np.arange(graph.shape[0], dtype=graph.indices.dtype)
-        start = size + relation.starts[first]
+        start = size + inner.starts[first]
         vertices[start : start + size] = np.arange(size)
         graph.indices = vertices[graph.indices]
         base = [*begin, *chosen(arguments, relation.pattern)]
@@ -370,16 +370,12 @@ class Tracer(Interpreter):
         """
         pattern = [x.rows is not None for x in arguments]
         pattern[first : first + len(depend)] = depend
-        sizes = [x.size if d else 0 for x, d in zip(arguments, pattern, strict=True)]
-        starts = np.cumsum([0, *sizes])
-        columns = Columns(int(starts[-1]))
-        values = [
-            x.with_rows(columns.inputs_from(start, size) if d else None)
-            for x, d, start, size in zip(arguments, pattern, starts, sizes, strict=False)
-        ]
+        pairs = list(zip(arguments, pattern, strict=True))
+        columns = Columns(x.size if d else 0 for x, d in pairs)
+        values = [x.with_rows(columns.identity(i) if d else None) for i, (x, d) in enumerate(pairs)]
         inner = Tracer(self.program, columns, self.reasons)
         rows = [_rows_of(x, columns) for x in inner.enter(Frame(symbol, None), values)]
-        return Relation(columns, rows, pattern, starts)
+        return Relation(columns, rows, pattern)
 
     def _closure(self, step: Rows, base: Rows) -> Rows:
         """For each vertex of a graph, the union of the sets of all vertices that paths lead to."""
@@ -401,16 +397,15 @@ class Relation(NamedTuple):
     """The elements of a function's own arguments that its results depend on.
 
     Attributes:
-      columns: the columns of ``rows``: the elements of the arguments that depend on an input.
+      columns: the columns of ``rows``: the elements of the arguments that depend on an input; the
+        others have none.
       rows: the sets of each result.
       pattern: for each argument, whether it depends on an input.
-      starts: the first column of each argument.
     """
 
     columns: Columns
     rows: list[Rows]
     pattern: list[bool]
-    starts: np.ndarray
 
 
 def _shapes_of(node: Node) -> list[tuple[int, ...]]:
@@ -443,14 +438,14 @@ def _stacked(
     rows = relation.columns.written_out(rows)
     arguments = [*fixed, *(Value(x.shape[1:]) for x in arrays)]
     base = [_rows_of(x, columns) for x in chosen(arguments, relation.pattern)]
-    same = columns.through(rows, columns.joined(base))
-    sets = columns.take(same, np.tile(np.arange(rows.shape[0]), length))
+    same, starts = columns.through(rows, columns.joined(base)), relation.columns.starts
+    sets = [columns.take(same, np.tile(np.arange(rows.shape[0]), length))]
     for i, x in enumerate(arrays, len(fixed)):
         if x.rows is not None:
-            block = rows[:, relation.starts[i] : relation.starts[i + 1]]
+            block = rows[:, starts[i] : starts[i + 1]]
             diagonal = sparse.kron(sparse.identity(length, bool), block, "csr").astype(bool)
-            sets = columns.union(sets, columns.through(diagonal, x.rows))
-    return sets
+            sets.append(columns.through(diagonal, x.rows))
+    return columns.united(sets)
 
 
 def _stack_known(parts: Sequence[Value]) -> Any:

@@ -82,8 +82,7 @@ class _ProgressLine:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._nested: list[_ProgressTask] = []
-        self._live: Any = None
-        self._spinner: Any = None
+        self._status: Any = None
         # A timer, because compiling is one long step that calls nothing here meanwhile.
         self._timer = threading.Timer(DELAY, self._show)
         self._timer.daemon = True
@@ -108,29 +107,25 @@ class _ProgressLine:
     def stop(self) -> None:
         self._timer.cancel()
         with self._lock:
-            if self._live is not None:
-                self._live.stop()
-                self._live = None
+            if self._status is not None:
+                self._status.stop()
+                self._status = None
 
     def _show(self) -> None:
         try:
             from rich.console import Console
-            from rich.live import Live
-            from rich.spinner import Spinner
         except ImportError:
             return
         with self._lock:
             # The work may be done by now.
             if self._nested:
-                self._spinner = Spinner("dots", self._text())
-                self._live = Live(self._spinner, console=Console(stderr=True), transient=True)
-                self._live.start()
+                self._status = Console(stderr=True).status(self._text())
+                self._status.start()
 
     def _update(self) -> None:
         with self._lock:
-            if self._live is not None and self._nested:
-                self._spinner.update(text=self._text())
-                self._live.refresh()
+            if self._status is not None and self._nested:
+                self._status.update(self._text())
 
     def _text(self) -> str:
         from rich.markup import escape

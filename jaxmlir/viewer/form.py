@@ -24,6 +24,7 @@ from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.errors import Diagnostic, JaxmlirError
 from jaxmlir.optimize.memory.profile import MemoryProfile, Peaks
 from jaxmlir.support.files import source_line
+from jaxmlir.support.lazy import memoized
 
 MAX_WIDTH = 2000
 """The page cuts lines to this many characters: constants and pytrees may be long."""
@@ -71,17 +72,12 @@ class Tables:
         self.position("", 0, 0)
         self.places.number(("", ()))
         self._of_locations: dict[Any, int] = {}
-        self._of_types: dict[ir.Type, int] = {}
 
+    @memoized
     def type(self, type_: ir.Type) -> int:
         """The index of a type, as JAX abbreviates it."""
-        index = self._of_types.get(type_)
-        if index is None:
-            aval = aval_if_any(type_)
-            short = getattr(aval, "str_short", None)
-            text = str(type_) if short is None else short(short_dtypes=True)
-            index = self._of_types[type_] = self.types.number(text)
-        return index
+        short = getattr(aval_if_any(type_), "str_short", None)
+        return self.types.number(str(type_) if short is None else short(short_dtypes=True))
 
     def position(self, file: str, line: int, column: int) -> int:
         """The index of a position; that of no position if the page may not show any."""

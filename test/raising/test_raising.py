@@ -511,6 +511,17 @@ return %t, %r : tensor<2xui64>, tensor<3x{}>"""
     same(state, after)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int32, np.uint32])
+def test_the_high_half_of_a_product(dtype):
+    limits = np.iinfo(dtype)
+    x = np.array([limits.min, limits.max, limits.max // 3, 3], dtype)
+    y = np.array([limits.max, limits.max, limits.max // 5, limits.min], dtype)
+    program = jaxmlir.from_stablehlo(lowered(lax.mulhi, x, y))
+    assert "jaxpr.mulhi" in str(program)
+    exact = [(int(a) * int(b)) >> limits.bits for a, b in zip(x, y, strict=True)]
+    assert program(x, y).tolist() == exact
+
+
 def test_a_ragged_product():
     sizes = np.array([2, 1, 0], np.int32)
     rhs = np.linspace(-1, 1, 24, dtype=np.float32).reshape(3, 4, 2)

@@ -172,6 +172,11 @@ def test_a_function_has_its_values_and_derivatives_at_several_sizes(name):
     close(ours(*args), theirs(*args))
 
 
+def test_rows_of_a_symbolic_size_are_slices_of_the_scan():
+    text = str(jaxmlir.from_exported(exported(recurrence, array(N, B))))
+    assert "jaxpr.scan" in text and "jaxpr.dynamic_" not in text
+
+
 def test_all_that_can_be_done_with_a_program(tmp_path):
     def f(x, w):
         rows = attention(x, x, x) @ w

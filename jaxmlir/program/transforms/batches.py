@@ -38,7 +38,8 @@ def vmap(
         if not isinstance(name, Hashable):
             raise ArgumentError(f"{what}: expected the name of an axis, got {name!r}")
     if axis_size is None:
-        return _UnsizedBatch(program, in_axes, out_axes, axis_name, spmd_axis_name)
+        options = {"axis_name": axis_name, "spmd_axis_name": spmd_axis_name}
+        return _UnsizedBatch(program, in_axes, out_axes=out_axes, **options)
     axis_size = _size(axis_size)
     if not isinstance(spmd_axis_name, tuple | None):
         spmd_axis_name = (spmd_axis_name,)
@@ -74,21 +75,11 @@ def _size(axis_size: Any) -> Any:
 class _UnsizedBatch:
     """A batched program whose batch size follows from the arguments of each call."""
 
-    def __init__(self, program: Program, *options: Any):
-        self._program = program
-        self._in_axes, *self._rest = options
+    def __init__(self, program: Program, in_axes: Any, **options: Any):
+        self._program, self._in_axes, self._options = program, in_axes, options
 
     def __repr__(self) -> str:
         return f"<{self._program!r} batched along in_axes={self._in_axes}, of a size not known yet>"
-
-    def _of_size(self, size: int) -> Program:
-        out_axes, axis_name, spmd_axis_name = self._rest
-        return self._program.vmap(self._in_axes, out_axes, size, axis_name, spmd_axis_name)
-
-    def _in_jax(self, *args: Any, **kwargs: Any) -> Any:
-        out_axes, axis, spmd_axis = self._rest
-        axes = {"axis_name": axis, "spmd_axis_name": spmd_axis}
-        return jax.vmap(self._program, self._in_axes, out_axes, **axes)(*args, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         arguments.check_tree(self._program, args, kwargs)
@@ -102,7 +93,7 @@ class _UnsizedBatch:
         sizes = [self._size(*leaf) for leaf in batched]
         if any(_is_sharded(value, axis) for _, value, axis in batched):
             # JAX handles batches that are sharded over explicit mesh axes.
-            return self._in_jax(*args, **kwargs)
+            return jax.vmap(self._program, self._in_axes, **self._options)(*args, **kwargs)
         if len(set(sizes)) != 1:
             sizes_text = ", ".join(
                 f"{path} has {size} along axis {d}"
@@ -112,7 +103,8 @@ class _UnsizedBatch:
                 f"vmap of @{self._program.name}: expected batched arguments of one size, got "
                 f"{sizes_text or 'no batched argument'}"
             )
-        return self._of_size(sizes[0])(*args, **kwargs)
+        batch = self._program.vmap(self._in_axes, axis_size=sizes[0], **self._options)
+        return batch(*args, **kwargs)
 
     def _size(self, path: str, value: Any, axis: int) -> int:
         aval = core.typeof(value)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from jaxmlir._compat import core
 from jaxmlir.analysis.liveness import liveness_of, whole
-from jaxmlir.dialect.builder import reachable, returned, set_results, zeros
+from jaxmlir.dialect.builder import instantiated, reachable, returned, set_results
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.module import at_public
 from jaxmlir.dialect.types import aval_of, cotangent_type, tangent_type_of, type_of
@@ -209,12 +209,10 @@ def grad(
         cotangents = dict(zip((i for i, a in enumerate(active) if a), outs[:n], strict=True))
         aux = outs[n:]
         with ir.InsertionPoint.at_block_terminator(function.entry_block), function.location:
-            gradients = [
-                cotangents[i] if i in cotangents else zeros(cotangent_type(inputs[i]))
-                for i in chosen
-            ]
-        first = [*values, *aux] if value else []
-        set_results(function, [*first, *gradients, *([] if value else aux)])
+            types = [cotangent_type(inputs[i]) for i in chosen]
+            gradients = instantiated(map(cotangents.get, chosen), types)
+        results = [*values, *aux, *gradients] if value else [*gradients, *aux]
+        set_results(function, results)
     pieces = [args_tree.children()[i] for i in positions]
     grads = tuple_of(pieces) if integer(argnums) is None else pieces[0]
     if value:
@@ -271,6 +269,9 @@ def _check_dtypes(
 def jacobian(
     program: Program,
     kind: str,
+    argnums: int | Sequence[int],
+    has_aux: bool,
+    holomorphic: bool,
     while_loops: str = "error",
     checkpoints: int | None = None,
     **options: Any,
@@ -289,7 +290,8 @@ def jacobian(
       TransformError: an argument or result has no such derivative, or an op cannot be
         differentiated.
     """
-    to_differentiate(options["argnums"], program.in_tree.children()[0])
+    to_differentiate(argnums, program.in_tree.children()[0])
+    options |= {"argnums": argnums, "has_aux": has_aux, "holomorphic": holomorphic}
     program, _, _ = start(program, while_loops, checkpoints, custom_rules="all")
     derivative = composed(program, kind, getattr(jax, kind)(program, **options))
     if not _needs_forward_mode(derivative):
@@ -319,10 +321,7 @@ def composed(program: Program, kind: str, of_jax: Callable[..., Any]) -> Program
     """The program of a function that JAX composes of transformations of ``program``."""
     from jaxmlir.program.staging import trace
 
-    def transformed(*args: Any, **kwargs: Any) -> Any:
-        return of_jax(*args, **kwargs)
-
-    transformed = arguments.called(program, transformed, f"{program.name}.{kind}")
+    transformed = arguments.called(program, of_jax, f"{program.name}.{kind}")
     try:
         with program.widths:
             args, kwargs = arguments.abstract(program)

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from jax.experimental.sparse import BCOO
 
     from jaxmlir.program.program import Program
-    from jaxmlir.sparse.coloring import Coloring
     from jaxmlir.sparse.detect import Pattern
-    from jaxmlir.sparse.pattern import SparsityPattern
 
 
 @dataclass(frozen=True, eq=False)
