@@ -333,17 +333,14 @@ class PendingRules:
             else:
                 del op.attributes[MARK]
 
-    def tell(self, op: Any, zeros: Mask) -> dict[str, ir.Attribute]:
-        """Traces the rule of an op that is told which tangents are zero: see
-        :meth:`RuleSource.tell`."""
+    def ask(
+        self,
+        op: Any,
+        ask: Callable[[RuleSource, PendingRules], Iterator[tuple[str, ir.Attribute]]],
+    ) -> dict[str, ir.Attribute]:
+        """Traces the rule that is asked of the source of an op's rules."""
         with self.table.config.restored():
-            attributes = dict(op.attributes.items())
-            return dict(self.table.of(op).tell(attributes, self, zeros))
-
-    def forward_alone(self, op: Any) -> dict[str, ir.Attribute]:
-        """Traces the forward rule of a custom_vjp call: see :meth:`RuleSource.forward_alone`."""
-        with self.table.config.restored():
-            return dict(self.table.of(op).forward_alone(self))
+            return dict(ask(self.table.of(op), self))
 
     def once(self, make: Callable[[Module], T]) -> T:
         """The result of ``make(program)``, made once and kept until the next :meth:`trace`."""
