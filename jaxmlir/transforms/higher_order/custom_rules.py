@@ -14,11 +14,19 @@ from jaxmlir.bridge.custom_rules.pending import DerivedSource, PendingRules
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import attribute, create, symbol_ref
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES as OF_RULES
-from jaxmlir.dialect.custom_rule_ops import MARK, fitting, is_choosy, is_untraced, refused
+from jaxmlir.dialect.custom_rule_ops import (
+    MARK,
+    fitting,
+    in_zeros,
+    is_choosy,
+    is_untraced,
+    out_zeros,
+    refused,
+)
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import JaxmlirError, TransformError
-from jaxmlir.support.masks import Dims, Mask, filled
+from jaxmlir.support.masks import Dims, Mask, filled, inverted
 from jaxmlir.transforms.emitters import Emitter
 from jaxmlir.transforms.jax_rules import bound
 from jaxmlir.transforms.templates import Rules
@@ -52,16 +60,6 @@ def error_at(op: Any, message: str) -> TransformError:
     return locations.error_at(TransformError, op.location, f"'{op.operation.name}' op: {message}")
 
 
-def in_zeros(rule: func.FuncOp, count: int) -> Mask:
-    """Which (co)tangents a rule assumes to be zero, and so does not take."""
-    return attribute(rule, "jaxpr.in_zeros", (False,) * count)
-
-
-def out_zeros(rule: func.FuncOp, count: int) -> Mask:
-    """Which of its (co)tangents a rule leaves out because they are zero."""
-    return attribute(rule, "jaxpr.out_zeros", (False,) * count)
-
-
 def fitting_rule(
     rules: Rules,
     op: Any,
@@ -83,7 +81,7 @@ def fitting_rule(
     """
     functions = [rules.program.function(symbol) for symbol in symbols]
     cases = ((function, in_zeros(function, len(nonzero))) for function in functions)
-    function = fitting([not nz for nz in nonzero], cases)
+    function = fitting(inverted(nonzero), cases)
     if function is None:
         symbol = attributes[name].value if name in attributes else rule_symbol(op, name)
         zeros = in_zeros(rules.program.function(symbol), len(nonzero))
@@ -94,7 +92,7 @@ def fitting_rule(
 def places_given(rule: func.FuncOp, count: int, first: int = 0) -> list[int | None]:
     """The position of each of a rule's (co)tangents among its results, whose first is ``first``;
     ``None`` if left out."""
-    gives = [not zero for zero in out_zeros(rule, count)]
+    gives = inverted(out_zeros(rule, count))
     return filled(itertools.count(first), gives)
 
 

@@ -44,6 +44,7 @@ from jaxmlir.support.masks import (
     chosen,
     filled,
     fixpoint,
+    inverted,
     left_out,
     present,
     split,
@@ -189,7 +190,7 @@ class Scan(HigherOrderRule):
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
             fixed, cts = split(args, linear.count(False))
-            consts, _, xs = scan.operands(filled(fixed, [not lin for lin in linear]))
+            consts, _, xs = scan.operands(filled(fixed, inverted(linear)))
             sums = [zeros(linear_type(t)) for t in chosen(const_types, given_consts)]
             handed, slices = split(cts, sum(ct_carry))
             carried = instantiated(
@@ -419,7 +420,7 @@ def _two_bodies(
         kind == "invariant" or (kind == "operand" and i < num_consts) for kind, i in sources
     ]
     residuals, tangents = split(list(lin.arguments), len(sources))
-    sliced = [not i for i in invariant]
+    sliced = inverted(invariant)
     set_arguments(lin, [*chosen(residuals, invariant), *tangents, *chosen(residuals, sliced)])
     ordered = (*chosen(sources, invariant), *chosen(sources, sliced))
     return SplitScanBodies(hoisted, first, second, ordered, sum(invariant))
