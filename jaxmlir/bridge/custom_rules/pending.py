@@ -240,9 +240,11 @@ class PendingRules:
         self._queue.append(op)
 
     def resume(self, functions: Iterable[Any], table: UntracedRules) -> None:
-        """Queues the marked ops of some functions.  Ops with marks of another table are left to its
-        owner.  The owner is about to trace them, and led here because a rule exports functions of
-        the program it is written to."""
+        """Queues the marked ops of some functions whose rules are in a table.
+
+        Ops with marks of another table are left out: its owner is tracing their rules right now, if
+        a rule of that program exports functions of the program that it is written to.
+        """
         self.table = table
         self._queue.extend(
             op for op in marked_ops(functions) if is_untraced(op) and table.of(op) is not None

@@ -212,9 +212,16 @@ def _zeros_of_rule(in_zeros: Sequence[bool], out_zeros: Sequence[bool]) -> dict[
 
 
 def _taken_for_zero(eqn: Any, thunk: Any, in_avals: Sequence[Any], own: int = 0) -> Mask:
-    """The tangents that a rule takes for zero whatever it is told, including those of the
-    function's ``own`` constants.  It is not known yet which values a rule that is not exported
-    reads."""
+    """Which operands' tangents a rule takes for zero, whatever it is told.
+
+    A rule that was exported says so.  Of another rule it is not known yet which of the values that
+    it may close over it reads; none of them counts but those without tangents.
+
+    Args:
+      thunk: the rule.
+      in_avals: the types of the operands, the values that it may close over first.
+      own: how many of these the function itself closes over, whose tangents are zero for the rule.
+    """
     exported = getattr(thunk.f, "taken_for_zero", None)
     if exported:
         return exported()
@@ -225,7 +232,14 @@ def _taken_for_zero(eqn: Any, thunk: Any, in_avals: Sequence[Any], own: int = 0)
 
 
 def _tangible(in_avals: Sequence[Any], taken_for_zero: Sequence[bool], fixed: int) -> Mask:
-    """Which operands may have tangents that a rule can be told of; none that it closes over."""
+    """Which operands may have tangents that a rule can be told of.
+
+    Args:
+      in_avals: the types of the operands.
+      taken_for_zero: the tangents that the rule takes for zero anyway.
+      fixed: how many of the first operands are values that the rule may close over; it is not told
+        of their tangents.
+    """
     return tuple(
         i >= fixed and not zero and has_tangent(aval)
         for i, (zero, aval) in enumerate(zip(taken_for_zero, in_avals, strict=True))
@@ -444,7 +458,7 @@ class _VjpRules:
         if in_zeros is None:
             taken, (jaxpr, consts) = _call_fwd(self._call, tangible, self.choosy)
         else:
-            taken = tuple(not zero for zero in in_zeros)
+            taken = inverted(in_zeros)
             jaxpr, consts = self._call(taken)
         _, res_tree, input_fwds = self.out_trees()
         # JAX counts forwarded operands after the constants, which fwd does not take.
@@ -476,8 +490,8 @@ class _VjpRules:
         return jaxpr, consts, about
 
     def _read_by_bwd(self, fwd: tuple[Any, Sequence[Any], dict[str, Any]]) -> Sequence[bool]:
-        """Which of the values that it may close over the backward rule reads; all if it cannot be
-        traced."""
+        """Which of the values that the backward rule of ``fwd`` may close over it reads; all of
+        them if it cannot be traced."""
         if not self.num_passed:
             return [False] * self.fixed
         try:
@@ -596,8 +610,14 @@ def _trace_bwd(
     ct_zeros: Sequence[bool],
     known: dict[int, Any],
 ) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-    """A backward rule as a jaxpr ``(*residuals, *cotangents) -> (*cotangents)``, without the zero
-    cotangents.  Some residuals are known: they have the same value in every call."""
+    """A backward rule as a jaxpr ``(*residuals, *cotangents) -> (*cotangents)``, its constants, and
+    the attributes of its function.
+
+    Args:
+      residuals, cotangents: the types of the arguments.
+      ct_zeros: which cotangents are zero, and so are not taken; empty if none is.
+      known: values of residuals, by index, that are the same in every call.
+    """
     zeros: list[bool] = []
     ct_zeros = ct_zeros or (False,) * len(cotangents)
 
