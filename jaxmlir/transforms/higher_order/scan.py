@@ -32,6 +32,7 @@ from jaxmlir.dialect.builder import (
     inline,
     instantiated,
     is_constant,
+    put_instead,
     returned,
     set_results,
     zeros,
@@ -508,14 +509,11 @@ def _split_calls(
             continue
         with ir.InsertionPoint(op), op.location:
             outs = halves.known.inline(left_out(operands, unknown))
-            first = left_out(results, halves.unknown.pattern)
-            residuals = outs[len(first) :]
+            later = halves.unknown.pattern
+            first, residuals = split(outs, later.count(False))
             rest = halves.unknown.inline([*residuals, *chosen(operands, unknown)])
         known.update(outs)
-        second = chosen(results, halves.unknown.pattern)
-        for old, new in (*zip(first, outs, strict=False), *zip(second, rest, strict=True)):
-            old.replace_all_uses_with(new)
-        op.operation.erase()
+        put_instead(op, filled(rest, later, filled(first, inverted(later))))
 
 
 def _dependent_results(rules: Rules, symbol: str, unknown: Sequence[bool]) -> Mask:

@@ -28,7 +28,7 @@ from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.bridge import params
 from jaxmlir.bridge.exporter import constant_value
 from jaxmlir.dialect import codec, locations, op_signature, ops
-from jaxmlir.dialect.builder import copy, zeros
+from jaxmlir.dialect.builder import copy, create, zeros
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of, is_reference
@@ -421,9 +421,8 @@ class Site:
             key: value if isinstance(value, ir.Attribute) else codec.encode(value)
             for key, value in attributes.items()
         }
-        loc = self.op.location
-        created = ir.Operation.create(name, list(types), list(operands), encoded, loc=loc)
-        return list(created.results)
+        with self.op.location:
+            return create(name, types, operands, encoded)
 
     def answer(
         self, targets: Sequence[ir.Value], solutions: Sequence[ir.Value], term: ir.Value | None
