@@ -31,7 +31,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmlir._compat import (
     ad_util,
@@ -53,13 +53,11 @@ from jaxmlir._compat import (
 from jaxmlir.bridge.custom_rules import closures
 from jaxmlir.bridge.custom_rules.closures import made_of, rules_may_read
 from jaxmlir.bridge.custom_rules.identity import Identities, SerialThunk, innermost, rules_key
+from jaxmlir.bridge.custom_rules.pending import Attributes, NamedRules, PendingRules, RuleSource
 from jaxmlir.caching import setting
 from jaxmlir.dialect.ir import ir
 from jaxmlir.errors import JaxmlirError
 from jaxmlir.support.masks import Mask, filled, inverted, left_out
-
-if TYPE_CHECKING:
-    from jaxmlir.bridge.custom_rules.pending import PendingRules
 
 # A user's rule is traced anew for each equation, here as in JAX: it may read state that has changed
 # meanwhile.  A rule made of JAX's functions alone, such as that of jax.nn.relu, reads only JAX's
@@ -169,7 +167,7 @@ class _JvpRules:
         self.constants = closures.constants_of(eqn)
         self.fixed = len(self.constants.variables)
 
-    def trace(self) -> Iterator[_Named]:
+    def trace(self) -> NamedRules:
         taken_for_zero = _taken_for_zero(self.eqn, self.thunk, self.in_avals)
         yield self.tell(taken_for_zero)
         if self.eqn.params["symbolic_zeros"] and not self.pending.in_rule:
@@ -368,7 +366,7 @@ class _VjpRules:
         self._last_fwd: Any = None
         self._last_bwd: Any = None
 
-    def trace(self) -> Iterator[_Named]:
+    def trace(self) -> NamedRules:
         name, fwd = self.forward()
         yield name, fwd
         if name == "fwd_jaxpr":
@@ -380,7 +378,7 @@ class _VjpRules:
             if families := list(map(ir.ArrayAttr.get, families)):
                 yield "vjp_with_zeros", ir.ArrayAttr.get(families)
 
-    def trace_backward(self, in_zeros: Mask) -> Iterator[_Named]:
+    def trace_backward(self, in_zeros: Mask) -> NamedRules:
         """The attributes of a custom_lin that name its backward rules, for a forward rule that was
         told which tangents are zero."""
         yield self.backward_of_lin(in_zeros)
@@ -587,7 +585,7 @@ class _LinRules:
         self.residuals = [v.aval for v in eqn.invars[: eqn.params["num_res"]]]
         self.cotangents = [a.to_ct_aval() for a in eqn.params["out_avals"]]
 
-    def trace(self) -> Iterator[_Named]:
+    def trace(self) -> NamedRules:
         yield self.tell(())
         choosy = self.eqn.params["symbolic_zeros"] and not self.pending.in_rule
         if choosy and self.pending.is_short(self.bwd.debug_info):
@@ -645,9 +643,8 @@ RULES: dict[str, Callable[[Any, PendingRules], Any]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class EquationSource:
-    """The rules of an imported op, given by its equation.  A
-    :class:`jaxmlir.bridge.custom_rules.pending.RuleSource`."""
+class EquationSource(RuleSource):
+    """The rules of an imported op, given by its equation."""
 
     eqn: Any
     within: Counter[str]
@@ -695,23 +692,19 @@ class EquationSource:
     def numbered_by(self, identity: Identities) -> EquationSource:
         return replace(self, identity=identity)
 
-    def trace(self, attributes: dict[str, ir.Attribute], pending: PendingRules) -> Iterator[_Named]:
+    def trace(self, attributes: Attributes, pending: PendingRules) -> NamedRules:
         with self._rules(pending) as rules:
             yield from rules.trace()
 
-    def tell(
-        self, attributes: dict[str, ir.Attribute], pending: PendingRules, zeros: Mask
-    ) -> Iterator[_Named]:
+    def tell(self, attributes: Attributes, pending: PendingRules, zeros: Mask) -> NamedRules:
         with self._rules(pending) as rules:
             yield rules.tell(zeros)
 
-    def forward_alone(self, pending: PendingRules) -> Iterator[_Named]:
+    def forward_alone(self, pending: PendingRules) -> NamedRules:
         with self._rules(pending) as rules:
             yield rules.forward()
 
-    def backward(
-        self, pending: PendingRules, in_zeros: Mask, ct_zeros: Mask | None
-    ) -> Iterator[_Named]:
+    def backward(self, pending: PendingRules, in_zeros: Mask, ct_zeros: Mask | None) -> NamedRules:
         with self._rules(pending) as rules:
             if ct_zeros is None:
                 yield from rules.trace_backward(in_zeros)
