@@ -7,7 +7,6 @@ thunks that JAX expects, which return the jaxprs of the rules' functions.
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -116,15 +115,6 @@ _IN_PROGRESS = object()
 MAX_DEPTH = 10
 
 
-@functools.lru_cache(maxsize=1024)
-def _decoded(value: ir.Attribute) -> Any:
-    """Decodes a constant; the few that most programs consist of, such as 0 and 1, only once."""
-    constant = codec.decode(value)
-    if isinstance(constant, np.ndarray):
-        constant.flags.writeable = False
-    return constant
-
-
 def constant_value(program: Module, op: Any) -> Any:
     """The value of a ``jaxpr.constant`` op, as JAX would hold it; an :class:`ExportError` if the op
     names an array that the program's side table lacks."""
@@ -140,7 +130,7 @@ def constant_value(program: Module, op: Any) -> Any:
             )
         value = program._constants[name]
     else:
-        value = _decoded(attributes["value"])
+        value = codec.decode(attributes["value"])
     if isinstance(aval, core.ShapedArray):
         if isinstance(aval.dtype, dtypes.ExtendedDType):
             if isinstance(value, (np.ndarray, jax.Array)) and value.dtype != aval.dtype:

@@ -47,6 +47,7 @@ import numpy as np
 
 from jaxmlir._compat import config, core, mlir
 from jaxmlir.dialect import ops, primitives
+from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.support.files import PACKAGE, directory
 
 MAGIC = b"jxmlrul1"
@@ -261,6 +262,12 @@ class RuleCache:
         """The key made of these texts and the configuration."""
         return digest(self._configuration, "\0".join(parts).encode())
 
+    def key_of(self, signature: Signature, *parts: str) -> bytes | None:
+        """The key of a rule's output for ops of a signature; ``None`` if it must not be stored."""
+        if signature.text is None or signature.name in self.without:
+            return None
+        return self.key(signature.text, *parts)
+
     def find(self, key: bytes) -> bytes | None:
         """The value that an earlier process has stored for a key; ``None`` if there is none."""
         return self._files.find(key)
@@ -270,9 +277,10 @@ class RuleCache:
         self._files.add(key, make)
 
     def find_alike(self, key: bytes) -> tuple[bytes, tuple[int, ...]] | None:
-        """The key and the shape of an earlier process's template for pointwise ops of a kind."""
+        """The template of an earlier process for pointwise ops of a kind, and its shape."""
         entry = self._files.find(key)
-        return None if entry is None else (entry[:16], tuple(json.loads(entry[16:])))
+        value = entry and self._files.find(entry[:16])
+        return (value, tuple(json.loads(entry[16:]))) if entry and value else None
 
     def keep_alike(self, key: bytes, like: bytes, shape: tuple[int, ...]) -> None:
         """Stores the key of a template that serves pointwise ops of all shapes, and its shape."""

@@ -82,6 +82,22 @@ def fitting(zeros: Sequence[bool], rules: Iterable[tuple[T, Sequence[bool]]]) ->
     return max(fit, key=lambda pair: pair[0])[1] if fit else None
 
 
+def in_zeros(rule: Any, count: int) -> tuple[bool, ...]:
+    """Which of ``count`` (co)tangents the function of a rule assumes to be zero, and so does not
+    take."""
+    return _mask(rule, "jaxpr.in_zeros", count)
+
+
+def out_zeros(rule: Any, count: int) -> tuple[bool, ...]:
+    """Which of ``count`` (co)tangents the function of a rule leaves out because they are zero."""
+    return _mask(rule, "jaxpr.out_zeros", count)
+
+
+def _mask(rule: Any, name: str, count: int) -> tuple[bool, ...]:
+    attributes = rule.attributes
+    return codec.decode(attributes[name]) if name in attributes else (False,) * count
+
+
 def vjp_rules(attributes: Mapping[str, ir.Attribute]) -> dict[str, tuple[str, ...]]:
     """The forward rules of a custom_vjp_call_jaxpr, each with its backward rules."""
     rules: dict[str, tuple[str, ...]] = {}

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmlir._compat import config, core, dtypes, prng
+from jaxmlir._compat import config, core, dtypes, prng, state_types
 from jaxmlir.dialect.codec.types import (
     aval_of,
     constraints_of,
@@ -127,6 +127,11 @@ def is_wide(aval: Any) -> bool:
 def is_key(aval: Any) -> bool:
     """Whether a value is an array of typed random keys."""
     return isinstance(getattr(aval, "dtype", None), prng.KeyTy)
+
+
+def is_reference(type_: ir.Type) -> bool:
+    """Whether values of a type are references."""
+    return isinstance(aval_of(type_), state_types.AbstractRef)
 
 
 def is_narrowed(aval: Any) -> bool:

@@ -20,12 +20,13 @@ import jax
 import numpy as np
 
 from jaxmlir._compat import core, dispatch, dtypes, literals, mesh_lib, mlir
+from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.bridge import params
 from jaxmlir.bridge.exporter import constant_value
-from jaxmlir.dialect import codec, custom_calls, effect_attributes, locations
-from jaxmlir.dialect.builder import named_ops, returned
-from jaxmlir.dialect.ir import context, frames, func, ir
+from jaxmlir.dialect import codec, custom_calls, effect_attributes, locations, op_signature
+from jaxmlir.dialect.ir import context, frames, func
 from jaxmlir.dialect.module import Module, check_program
+from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.dialect.types import aval_of, is_wide, widths_of
 from jaxmlir.errors import (
@@ -40,46 +41,51 @@ from jaxmlir.errors import (
 from jaxmlir.lowering.lowering import refuse_custom_lin
 from jaxmlir.support.files import source_line
 
-_ABSENT = object()
-
 
 class Node:
-    """One op of a function: its operands and results by value number, and its cached attributes."""
+    """One op of a function: its operands and results by value number, and its attributes."""
 
-    __slots__ = ("_attributes", "_bind", "name", "op", "operands", "results", "symbol")
+    __slots__ = ("_bind", "name", "op", "operands", "results", "signature", "symbol")
 
     def __init__(
-        self, op: Any, name: str, symbol: str, operands: Sequence[int], results: Sequence[int]
+        self,
+        op: Any,
+        signature: Signature,
+        symbol: str,
+        operands: Sequence[int],
+        results: Sequence[int],
     ):
         self.op: Any = op
-        self.name: str = name
+        self.signature: Signature = signature
+        self.name: str = signature.name
         self.symbol: str = symbol
         self.operands: Sequence[int] = operands
         self.results: Sequence[int] = results
-        self._attributes: dict[str, Any] = {}
         self._bind: Callable[..., list[Any]] | None = None
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of an attribute; a function in it is given as its symbol."""
-        value = self._attributes.get(key, _ABSENT)
-        if value is _ABSENT:
-            with context():
-                attributes = self.op.attributes
-                value = default
-                if key in attributes:
-                    value = codec.decode(attributes[key], codec.SYMBOLS)
-            self._attributes[key] = value
-        return value
+        attr = self.signature.named.get(key)
+        if attr is None:
+            return default
+        with context():
+            return codec.decode(attr, codec.SYMBOLS)
 
     def avals(self) -> list[Any]:
         """The abstract values of the results."""
-        with context():
-            return [aval_of(v.type) for v in self.op.results]
+        return list(map(aval_of, self.signature.results))
 
     def bind(self, program: Module) -> Callable[..., list[Any]]:
         """The op as a function of its operands that returns the list of its results."""
         if self._bind is None:
-            self._bind = _bind_of(program, self.op, self.name)
+            signature = self.signature
+            bind = ops_by_signature.get(signature)
+            if bind is None:
+                with context():
+                    bind = _make_bind(program, self.op, self.name)
+                if signature.is_portable:
+                    ops_by_signature[signature] = bind
+            self._bind = bind
         return self._bind
 
 
@@ -89,21 +95,18 @@ class ExecutionPlan:
     __slots__ = ("constants", "nodes", "results", "size")
 
     def __init__(self, program: Module, function: func.FuncOp):
-        numbers: dict[ir.Value, int] = {v: i for i, v in enumerate(function.arguments)}
+        body = FunctionView(function)
         symbol = function.name.value
         self.nodes: list[Node] = []
         self.constants: list[tuple[int, Any]] = []
-        for op, name in named_ops(function):
-            results = op.results
-            outputs = range(len(numbers), len(numbers) + len(results))
-            inputs = [numbers[v] for v in op.operands]
-            numbers.update(zip(results, outputs, strict=True))
-            if name == "jaxpr.constant":
-                self.constants.append((outputs[0], constant_of(program, op)))
+        columns = zip(body.ops, body.signatures, body.operands, body.results, strict=True)
+        for op, signature, operands, (first, last) in columns:
+            if signature.name == "jaxpr.constant":
+                self.constants.append((first, constant_of(program, op)))
             else:
-                self.nodes.append(Node(op, name, symbol, inputs, outputs))
-        self.results: list[int] = [numbers[v] for v in returned(function)]
-        self.size: int = len(numbers)
+                self.nodes.append(Node(op, signature, symbol, operands, range(first, last)))
+        self.results: list[int] = body.returned
+        self.size: int = len(body.types)
 
 
 def plan_of(program: Module, symbol: str) -> ExecutionPlan:
@@ -130,20 +133,7 @@ def array_of(value: Any, aval: Any) -> Any:
 
 
 # By signature, for all programs; only ops that refer to no function and no Python object.
-ops_by_signature: dict[Any, Callable[..., list[Any]]] = {}
-
-
-def _bind_of(program: Module, op: Any, name: str) -> Callable[..., list[Any]]:
-    with context():
-        attributes = tuple(op.attributes.items()) if len(op.attributes) else ()
-        if any(codec.depends_on_module(attr) for _, attr in attributes):
-            return _make_bind(program, op, name)
-        types = tuple(v.type for v in op.operands), tuple(op.results.types)
-        key = (name, attributes, types)
-        bind = ops_by_signature.get(key)
-        if bind is None:
-            bind = ops_by_signature[key] = _make_bind(program, op, name)
-        return bind
+ops_by_signature: dict[Signature, Callable[..., list[Any]]] = {}
 
 
 def _make_bind(program: Module, op: Any, name: str) -> Callable[..., list[Any]]:
@@ -472,8 +462,9 @@ class Interpreter:
         name = op.operation.name
         if name == "jaxpr.constant":
             return [self.constant(constant_of(self.program, op))]
-        results = range(len(op.results))
-        return self._step(Node(op, name, "", range(len(operands)), results), list(operands))
+        signature = op_signature.of_op(op, name, op.operands)
+        node = Node(op, signature, "", range(len(operands)), range(len(op.results)))
+        return self._step(node, list(operands))
 
     # -- for interpretations of ops with functions (``_control``) --
 

@@ -61,32 +61,24 @@ class LeafTemplates:
 
     def find(self, known: Signature) -> bytes | None:
         """The bytecode of the template for a signature."""
-        key = self._key_of(known)
+        key = self._cache.key_of(known, "leaf", self._environment)
         return key and self._cache.find(key)
 
     def find_alike(self, alike: PointwiseKind) -> tuple[bytes, Shape] | None:
         """The bytecode and the shape of a template for pointwise ops of this kind."""
-        entry = self._cache.find_alike(self._key("alike", alike.text))
-        code = entry and self._cache.find(entry[0])
-        return (code, entry[1]) if entry and code else None
+        return self._cache.find_alike(self._key_of_kind(alike))
 
     def keep(self, known: Signature, code: bytes, alike: PointwiseKind | None = None) -> None:
         """Keeps a template for later processes, for other shapes too if it is of a kind of
         pointwise ops."""
-        key = self._key_of(known)
+        key = self._cache.key_of(known, "leaf", self._environment)
         if key is not None:
             self._cache.keep(key, lambda: code)
             if alike is not None:
-                self._cache.keep_alike(self._key("alike", alike.text), key, alike.shape)
+                self._cache.keep_alike(self._key_of_kind(alike), key, alike.shape)
 
-    def _key_of(self, known: Signature) -> bytes | None:
-        """The key of a template on disk; ``None`` if it must not be kept."""
-        if known.text is None or known.name in self._cache.without:
-            return None
-        return self._key("leaf", known.text)
-
-    def _key(self, what: str, text: str) -> bytes:
-        return self._cache.key(what, self._environment, text)
+    def _key_of_kind(self, alike: PointwiseKind) -> bytes:
+        return self._cache.key(alike.text, "leaves alike", self._environment)
 
 
 def kept_leaves(module_context: Any, platforms: Any) -> LeafTemplates | None:

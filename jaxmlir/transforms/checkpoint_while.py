@@ -14,7 +14,13 @@ from typing import ClassVar
 from jaxmlir.analysis.call_graph import KERNELS
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import ops_with_symbols, reachable, symbols_of
+from jaxmlir.dialect.builder import (
+    create,
+    ops_with_symbols,
+    put_instead,
+    reachable,
+    symbols_of,
+)
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError
@@ -83,10 +89,7 @@ def checkpoint_while(
                     attributes = dict(op.attributes.items())
                     attributes["checkpoints"] = codec.encode(num_states)
                     with ir.InsertionPoint(op), op.location:
-                        new = ir.Operation.create(
-                            "jaxpr.checkpointed_while", list(op.results.types), operands, attributes
-                        )
-                    for old, result in zip(list(op.results), new.results, strict=True):
-                        old.replace_all_uses_with(result)
-                    op.operation.erase()
+                        types = op.results.types
+                        new = create("jaxpr.checkpointed_while", types, operands, attributes)
+                    put_instead(op, new)
     program.changed()

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal
 
 import jax
 
-from jaxmlir._compat import core, effects, state_types
+from jaxmlir._compat import core, effects
 from jaxmlir.analysis.call_graph import CallGraph
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import codec, locations, op_signature
@@ -32,7 +32,7 @@ from jaxmlir.dialect.ir import func, functions, ir, scope, symbol_uses
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.dialect.ops.effects import MAKERS
-from jaxmlir.dialect.types import aval_of, type_of
+from jaxmlir.dialect.types import aval_of, is_reference, type_of
 from jaxmlir.errors import TransformError
 from jaxmlir.passes.base import Pass
 from jaxmlir.support.masks import chosen
@@ -49,16 +49,12 @@ def make_pure(rules: Rules) -> None:
     program = rules.program
     for symbol in CallGraph(program.functions).callees_first():
         function = program.functions[symbol]
-        if not any(map(_is_ref, function.type.inputs)) and _touches_refs(function):
+        if not any(map(is_reference, function.type.inputs)) and _touches_refs(function):
             _replace(rules, function)
 
 
-def _is_ref(type_: ir.Type) -> bool:
-    return isinstance(aval_of(type_), state_types.AbstractRef)
-
-
 def _value_type(type_: ir.Type) -> ir.Type:
-    return type_of(aval_of(type_).inner_aval) if _is_ref(type_) else type_
+    return type_of(aval_of(type_).inner_aval) if is_reference(type_) else type_
 
 
 def _touches_refs(function: func.FuncOp) -> bool:
@@ -121,7 +117,7 @@ def pure_function(
     refs = [
         values[old[i]] if isinstance(i, int) else value
         for i, value in pairs
-        if not isinstance(i, int) or _is_ref(old[i].type)
+        if not isinstance(i, int) or is_reference(old[i].type)
     ]
     if last != "none":
         results = [*refs, *results] if last == "before" else [*results, *refs]
@@ -135,7 +131,9 @@ def _write(
     args = [values[v] for v in operands]
     # The references among the operands, numbered.
     refs: dict[ir.Value, int] = {}
-    numbers = tuple(refs.setdefault(v, len(refs)) if _is_ref(v.type) else None for v in operands)
+    numbers = tuple(
+        refs.setdefault(v, len(refs)) if is_reference(v.type) else None for v in operands
+    )
     with op.location:
         if name in MAKERS:
             values[op.result] = _first_value(rules, op, name, args)

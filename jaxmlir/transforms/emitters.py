@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from jaxmlir._compat import jax_mlir_ext
 from jaxmlir.dialect.builder import create
 from jaxmlir.dialect.ir import func, ir
-from jaxmlir.support.masks import Mask, chosen, filled, split
+from jaxmlir.support.masks import Mask, chosen, filled, inverted, split
 
 
 class Template(NamedTuple):
@@ -89,7 +89,7 @@ def waiting(op: Any, unknown: Sequence[bool]) -> PartialEvaluation:
 
     def rest(args: Sequence[ir.Value]) -> list[ir.Value]:
         known, waited = split(args, len(unknown) - sum(unknown))
-        operands = filled(waited, unknown, filled(known, [not u for u in unknown]))
+        operands = filled(waited, unknown, filled(known, inverted(unknown)))
         return create(name, types, operands, attributes)
 
     return PartialEvaluation(Emitter(later, list), Emitter(later, rest))

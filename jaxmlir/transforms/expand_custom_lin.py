@@ -16,13 +16,14 @@ from jaxmlir.analysis.call_graph import CALLS
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.builder import attribute, put_instead, reachable, returned, zeros
+from jaxmlir.dialect.custom_rule_ops import out_zeros
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import CALLEES, OPS
 from jaxmlir.dialect.types import has_tangent, tangent_type_of
 from jaxmlir.errors import TransformError
 from jaxmlir.passes.base import Pass
-from jaxmlir.transforms.higher_order.custom_rules import out_zeros, rule_symbol
+from jaxmlir.transforms.higher_order.custom_rules import rule_symbol
 from jaxmlir.transforms.new_function import call
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import transpose

@@ -32,7 +32,7 @@ from jaxmlir._compat import (
 from jaxmlir.dialect.codec.pytrees import BoolNode
 from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL
 from jaxmlir.dialect.types import linear_aval
-from jaxmlir.support.masks import Dims, Mask, chosen, filled, left_out, split
+from jaxmlir.support.masks import Dims, Mask, chosen, filled, inverted, left_out, split
 
 
 def jvp(closed: Any, active: Mask) -> tuple[Any, Mask]:
@@ -226,7 +226,7 @@ def _split(closed: Any, args: Sequence[Any], active: Mask, reverse: bool) -> _Ja
         cut, end = len(consts), len(jaxpr.invars) - len(more)
         invars = [*jaxpr.invars[:cut], *jaxpr.invars[end:], *jaxpr.invars[cut:end]]
         jaxpr = jaxpr.replace(invars=invars)
-    active_out = tuple(not zero for zero in out_zeros)
+    active_out = inverted(out_zeros)
     return out, *_with_flags([*consts, *more], jaxpr), active_out
 
 
@@ -328,7 +328,7 @@ def transpose(closed: Any, linear: Mask, nonzero: Mask) -> tuple[Any, Mask]:
     def transposed(*args: Any) -> list[Any]:
         fixed, cotangents = split(args, linear.count(False))
         undefined = [ad.UndefinedPrimal(linear_aval(v.aval)) for v in jaxpr.invars]
-        primals = filled(fixed, [not lin for lin in linear], undefined)
+        primals = filled(fixed, inverted(linear), undefined)
         outs = chosen(ad.backward_pass(jaxpr, False, consts, primals, cotangents), linear)
         traced["nonzero"] = tuple(type(ct) is not ad_util.Zero for ct in outs)
         return [ct for ct in outs if type(ct) is not ad_util.Zero]

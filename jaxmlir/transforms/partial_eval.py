@@ -18,7 +18,7 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module, named_arguments
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.passes.base import Pass
-from jaxmlir.support.masks import Mask, chosen, filled, left_out, split
+from jaxmlir.support.masks import Mask, chosen, filled, inverted, left_out, split
 from jaxmlir.transforms.emitters import PartialEvaluation
 from jaxmlir.transforms.memo import derived
 from jaxmlir.transforms.new_function import NewFunction, SplitFunction
@@ -130,7 +130,7 @@ def _write_known(
     rules: Rules, body: FunctionView, unknown: Sequence[bool], args: Sequence[ir.Value]
 ) -> tuple[list[Any], list[bool], list[_DeferredOp]]:
     """Writes the known values; gives the values, which ones wait, and the ops that do."""
-    known_args = filled(args, [not u for u in unknown])
+    known_args = filled(args, inverted(unknown))
     values: list[Any] = [*known_args, *[None] * (len(body.types) - body.arity)]
     waiting = _arguments_waiting(body, unknown)
     later = []
@@ -151,7 +151,7 @@ def _write_known(
             halves.known.inline(args, op.location), held_back.count(False)
         )
         waiting[first:last] = held_back
-        values[first:last] = filled(known_outs, [not u for u in held_back])
+        values[first:last] = filled(known_outs, inverted(held_back))
         rest = [v for v in operands if waiting[v]]
         later.append(_DeferredOp(i, halves, residuals, rest, chosen(range(first, last), held_back)))
     return values, waiting, later

@@ -139,7 +139,7 @@ class Rules:
         """
         rule = halves.pullbacks.get(nonzero) or self._own.get((halves, nonzero))
         if rule is None:
-            place = self._disk and self._disk.pullback_place(halves, nonzero)
+            place = _slot_of_pullback(self._disk, halves, nonzero)
             rule = place and place.find()
             if rule is not None:
                 halves.pullbacks[nonzero] = rule
@@ -341,13 +341,13 @@ class Rules:
         rule = self._look_up(key)
         if rule is not None:
             return rule
-        place = self._disk and self._disk.place(signature, kind, reverse, pattern)
+        place = _slot(self._disk, signature, kind, reverse, pattern)
         rule = place and place.find()
         alike = pointwise.kind_of(signature) if kind in _OF_ANY_SHAPE else None
         if rule is None and alike is not None:
             of_kind = (kind, self._setting, reverse, alike.key, pattern)
-            how = ("any shape", kind, reverse, pattern)
-            any_shape = place and self._disk.place_of(alike.text, how)
+            how = _plain(("any shape", kind, reverse, pattern))
+            any_shape = place and CacheSlot(self._disk, self._disk.key(alike.text, how))
             if any_shape and of_kind not in by_kind:
                 by_kind[of_kind] = any_shape.find_alike()
             rule = _at_shape(alike.shape, *by_kind.get(of_kind, ()))
@@ -366,7 +366,7 @@ class Rules:
         if alike is not None:
             by_kind[of_kind] = rule, alike.shape
             if any_shape:
-                any_shape.keep_alike(place, alike.shape)
+                self._disk.keep_alike(any_shape.key, place.key, alike.shape)
         return rule
 
     @functools.cached_property
@@ -376,10 +376,9 @@ class Rules:
         return CountedOps(self.program)
 
     @functools.cached_property
-    def _disk(self) -> RuleTemplates | None:
+    def _disk(self) -> RuleCache | None:
         """The results that other processes have kept."""
-        cache = disk_cache()
-        return None if cache is None else RuleTemplates(cache)
+        return disk_cache()
 
     def _look_up(self, key: Any) -> Any | None:
         """The result that was kept for a key, for all programs or for this one."""
@@ -560,11 +559,7 @@ class CacheSlot(NamedTuple):
 
     def find(self) -> Any | None:
         """The result of the rule that an earlier process kept."""
-        entry = self.cache.find(self.key)
-        try:
-            return entry and _read(entry, self.key)
-        except (ValueError, ir.MLIRError):
-            return None
+        return _read(self.cache.find(self.key), self.key)
 
     def keep(self, rule: Any) -> Any:
         """Keeps the result of the rule, and returns it."""
@@ -573,42 +568,29 @@ class CacheSlot(NamedTuple):
 
     def find_alike(self) -> tuple[()] | tuple[Any, tuple[int, ...]]:
         """The result of a pointwise op's rule for some shape, and that shape."""
-        entry = self.cache.find_alike(self.key)
-        rule = entry and CacheSlot(self.cache, entry[0]).find()
-        return (rule, entry[1]) if entry and rule else ()
-
-    def keep_alike(self, like: CacheSlot, shape: tuple[int, ...]) -> None:
-        """Keeps the place of a result for some shape, and that shape."""
-        self.cache.keep_alike(self.key, like.key, shape)
+        value, shape = self.cache.find_alike(self.key) or (None, ())
+        rule = _read(value, None)
+        return (rule, shape) if rule else ()
 
 
-class RuleTemplates:
-    """The places in the cache where results of JAX's rules are kept."""
+def _slot(cache: RuleCache | None, signature: Signature, *pattern: Any) -> CacheSlot | None:
+    """The place of a rule's result for ops of a signature and a pattern; ``None`` if it is not to
+    be kept."""
+    parts = cache and _plain(pattern)
+    key = parts and cache.key_of(signature, parts)
+    return key and CacheSlot(cache, key)
 
-    def __init__(self, cache: RuleCache):
-        self._cache = cache
 
-    def place(self, known: Signature, *pattern: Any) -> CacheSlot | None:
-        """The place of a rule's result for ops of a signature and a pattern; ``None`` if it is not
-        to be kept."""
-        if known.text is None or known.name in self._cache.without:
-            return None
-        return self.place_of(known.text, pattern)
-
-    def place_of(self, text: str, pattern: Any) -> CacheSlot | None:
-        """The place of the result that a text and a pattern identify."""
-        parts = _plain(pattern)
-        return parts and CacheSlot(self._cache, self._cache.key(text, parts))
-
-    def pullback_place(self, halves: Linearization, nonzero: Mask) -> CacheSlot | None:
-        """The place of a linearized op's pullback: its linear half, transposed op by op."""
-        if halves.origin is None:
-            return None
-        without = self._cache.without
-        ops = halves.tangent.function.regions[0].blocks[0] if without else ()
-        if any(op.name in without for op in ops):
-            return None
-        return self.place_of(halves.origin.hex(), ("pullback", nonzero))
+def _slot_of_pullback(
+    cache: RuleCache | None, halves: Linearization, nonzero: Mask
+) -> CacheSlot | None:
+    """The place of a linearized op's pullback: its linear half, transposed op by op."""
+    if cache is None or halves.origin is None:
+        return None
+    ops = halves.tangent.function.regions[0].blocks[0] if cache.without else ()
+    if any(op.name in cache.without for op in ops):
+        return None
+    return CacheSlot(cache, cache.key(halves.origin.hex(), _plain(("pullback", nonzero))))
 
 
 def _plain(value: Any) -> str | None:
@@ -640,15 +622,22 @@ def _written(entry: Any) -> bytes | None:
     return None if is_of_process(value) else value
 
 
-def _read(value: bytes, key: bytes) -> Any:
+def _read(value: bytes | None, key: bytes | None) -> Any | None:
+    """The result that :func:`_written` gave as bytes, kept under a key; ``None`` if there is none,
+    or if it cannot be read."""
+    if value is None:
+        return None
     line, _, codes = value.partition(b"\n")
-    sizes, *head = _tuples(json.loads(line))
     functions: list[Any] = []
-    for size in sizes:
-        module = ir.Module.parse(codes[:size])
-        _alive.append(module)
-        functions += module.body.operations
-        codes = codes[size:]
+    try:
+        sizes, *head = _tuples(json.loads(line))
+        for size in sizes:
+            module = ir.Module.parse(codes[:size])
+            _alive.append(module)
+            functions += module.body.operations
+            codes = codes[size:]
+    except (ValueError, ir.MLIRError):
+        return None
     if len(functions) == 1:
         return Template(*functions, *head)
     uses, *patterns = head

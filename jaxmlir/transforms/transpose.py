@@ -89,15 +89,9 @@ def transpose_nonzero(
     nonzero: Sequence[bool],
     required: Sequence[bool] | None = None,
 ) -> tuple[str, Mask]:
-    """Like :func:`transpose`, but only some results have cotangents.
-
-    Args:
-      nonzero: which results have one.
-      required: the arguments whose cotangents are given even if they are zero; by default none.
-
-    Returns:
-      The symbol, and the linear arguments whose cotangents it gives.
-    """
+    """Like :func:`transpose`, but only some results have cotangents (see
+    :func:`transpose_function`).  Returns the symbol, and the linear arguments whose cotangents it
+    gives."""
     body = rules.functions.body(symbol)
     transposed, pattern = transpose_function(rules, body, linear, name, nonzero, required)
     return transposed.name.value, pattern
@@ -113,7 +107,17 @@ def transpose_function(
     *,
     detached: bool = False,
 ) -> tuple[func.FuncOp, Mask]:
-    """Like :func:`transpose_nonzero`, of any function; a ``detached`` result is in no module."""
+    """Writes the transpose of any function in some arguments.
+
+    Args:
+      linear: the arguments in which it is linear.
+      nonzero: which results have cotangents.
+      required: the arguments whose cotangents are given even if they are zero; by default none.
+      detached: leave the transpose outside the module.
+
+    Returns:
+      The transpose, and the linear arguments whose cotangents it gives.
+    """
     types = body.types
     fixed = [i for i, lin in enumerate(linear) if not lin]
     outs = chosen(body.returned, nonzero)

@@ -159,6 +159,14 @@ def test_arrays_in_attributes_of_the_other_byte_order(dtype):
 
 
 @compat
+def test_arrays_that_programs_share_cannot_be_written_to():
+    attribute = codec.encode(np.arange(3, dtype=np.int32))
+    shared = codec.decode(attribute)
+    with pytest.raises(ValueError, match="read-only"):
+        shared[0] = 7
+    assert codec.decode(attribute).tolist() == [0, 1, 2]
+
+
 def test_arrays_of_objects_in_attributes():
     pairs = np.empty(2, object)
     pairs[0], pairs[1] = ("a", 1), ("b", 2)

@@ -124,9 +124,13 @@ def with_constants(
 
 
 def reads(consts: Sequence[Any], chains: Sequence[tuple[Any, ...]]) -> Mask:
-    """Which of the values in ``chains`` (see :class:`ClosureConstants`) that a rule may close over
-    it actually uses, i.e. its jaxpr has as constants: an object that it closes over may hold unused
-    values."""
+    """Which of the values that a rule may close over it uses: those that its jaxpr has as
+    constants.  An object that a rule closes over may hold further values.
+
+    Args:
+      consts: the constants of the rule's jaxpr.
+      chains: the values; see :class:`ClosureConstants`.
+    """
     variables = set(map(_variable, consts))
     return tuple(not variables.isdisjoint(chain) for chain in chains)
 
@@ -167,8 +171,13 @@ def bound(
 
 
 def ignoring(jaxpr: Any, consts: Sequence[Any], avals: Sequence[Any], at: int) -> Any:
-    """A rule's jaxpr, which has these constants, with additional, unused arguments from ``at``
-    on."""
+    """A rule's jaxpr with additional arguments, which it does not use.
+
+    Args:
+      consts: the constants of the jaxpr.
+      avals: the types of the new arguments.
+      at: the position of the first new argument.
+    """
     # From JAX 0.11 on, unbound constants come before the arguments.
     jaxpr, _ = open_jaxpr(close_jaxpr(jaxpr, consts))
     unused = list(map(core.Var, avals))

@@ -6,7 +6,7 @@ The counterpart of :mod:`jaxmlir.bridge.custom_rules.tracing`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -14,8 +14,8 @@ import jax
 from jaxmlir._compat import ad_util, core, debug_info, lu, open_jaxpr, trace_flat, wrap_bwd
 from jaxmlir.dialect import codec, custom_rule_ops, primitives
 from jaxmlir.dialect.builder import attribute, symbols_in
-from jaxmlir.dialect.custom_rule_ops import is_untraced
-from jaxmlir.dialect.ir import symbol_uses
+from jaxmlir.dialect.custom_rule_ops import in_zeros, is_untraced, out_zeros
+from jaxmlir.dialect.ir import func, symbol_uses
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ExportError, UntracedRuleError
@@ -56,8 +56,31 @@ def _rule(exporter: _Exporter, op: Any, name: str) -> str:
     return symbol
 
 
-def _function_attribute(exporter: _Exporter, symbol: str, name: str, default: Any) -> Any:
-    return attribute(exporter.program._function(symbol), name, default)
+def _fitting(
+    exporter: _Exporter, op: Any, name: str, symbols: Iterable[str], zero: Sequence[bool]
+) -> func.FuncOp:
+    """The function of the rule to call when certain (co)tangents are zero.
+
+    Args:
+      name: the attribute that names the rule for all (co)tangents, which is taken if none of
+        ``symbols`` fits.
+      symbols: the rules that leave out zero (co)tangents.
+      zero: which (co)tangents are zero.
+
+    Raises:
+      UntracedRuleError: the rule could not be traced.
+      ExportError: the rule requires a nonzero (co)tangent to be zero.
+    """
+    count, function_of = len(zero), exporter.program._function
+    rules = ((function, in_zeros(function, count)) for function in map(function_of, symbols))
+    function = custom_rule_ops.fitting(zero, rules)
+    if function is None:
+        symbol = _rule(exporter, op, name)
+        function = function_of(symbol)
+        refused = custom_rule_ops.refused(symbol, inverted(zero), in_zeros(function, count))
+        if refused:
+            raise ExportError(refused)
+    return function
 
 
 def _read_jvp(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
@@ -76,22 +99,20 @@ def _jvp_thunk(op: Any, exporter: _Exporter, num_consts: int) -> Any:
     in_avals = [aval_of(v.type) for v in op.operands][num_consts:]
     n_out = len(op.results)
 
-    def thunk(*in_zeros: bool) -> tuple[Any, Sequence[Any], list[bool]]:
+    def thunk(*zeros: bool) -> tuple[Any, Sequence[Any], list[bool]]:
         program = exporter.program
         program.trace_rules()
         with_zeros = symbols_in(op, "jvp_with_zeros")
         if "jvp_error" in op.attributes:
             # A rule that fails for some nonzero tangents may not fail for these.
-            for attr in program.rule_tracing.tell(op, tuple(in_zeros)).values():
+            for attr in program.rule_tracing.tell(op, zeros).values():
                 with_zeros += symbol_uses(attr)
-        symbol, taken = _chosen(
-            exporter, in_zeros, with_zeros, lambda: _rule(exporter, op, "jvp_jaxpr")
-        )
-        out_zeros = _function_attribute(exporter, symbol, "jaxpr.out_zeros", (False,) * n_out)
-        jaxpr, consts = open_jaxpr(exporter.jaxpr(symbol))
-        if taken != tuple(in_zeros):
-            jaxpr, consts = _instantiate_tangents(jaxpr, consts, in_avals, in_zeros, taken)
-        return jaxpr, consts, list(out_zeros)
+        rule = _fitting(exporter, op, "jvp_jaxpr", with_zeros, zeros)
+        jaxpr, consts = open_jaxpr(exporter.jaxpr(rule.name.value))
+        omitted = in_zeros(rule, len(zeros))
+        if omitted != zeros:
+            jaxpr, consts = _instantiate_tangents(jaxpr, consts, in_avals, zeros, omitted)
+        return jaxpr, consts, list(out_zeros(rule, n_out))
 
     thunk.taken_for_zero = lambda: _taken_for_zero(exporter, op, "jvp_jaxpr", len(in_avals))
     name = _symbol(op, "jvp_jaxpr") or "jvp"
@@ -103,23 +124,29 @@ def _instantiate_tangents(
     jaxpr: Any,
     consts: Sequence[Any],
     in_avals: Sequence[Any],
-    in_zeros: Sequence[bool],
-    taken: Sequence[bool],
+    zeros: Sequence[bool],
+    omitted: Sequence[bool],
 ) -> tuple[Any, Sequence[Any]]:
-    """Converts a rule to one that takes just the nonzero tangents, and fills in zeros for others,
-    except for those that the rule takes for zero."""
+    """The jaxpr and the constants of a rule, converted to take nonzero tangents only.
+
+    Args:
+      in_avals: the types of the primal arguments.
+      zeros: which tangents are zero; the converted rule does not take these.
+      omitted: those of them that the given rule does not take either; zeros are written for the
+        others.
+    """
     tangent_avals = [a.to_tangent_aval() for a in in_avals]
 
     def rule(*args: Any) -> list[Any]:
         nonzero = iter(args[len(in_avals) :])
         tangents = [
             ad_util.zeros_like_aval(aval) if zero else next(nonzero)
-            for aval, zero, left_out in zip(tangent_avals, in_zeros, taken, strict=True)
-            if not left_out
+            for aval, zero, is_omitted in zip(tangent_avals, zeros, omitted, strict=True)
+            if not is_omitted
         ]
         return core.eval_jaxpr(jaxpr, consts, *args[: len(in_avals)], *tangents)
 
-    avals = [*in_avals, *left_out(tangent_avals, in_zeros)]
+    avals = [*in_avals, *left_out(tangent_avals, zeros)]
     info = debug_info("custom_jvp jvp", jaxpr.debug_info.func_name, len(avals), 0)
     return trace_flat(rule, avals, info)
 
@@ -138,14 +165,9 @@ def _read_vjp(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
     def bwd(*args: Any) -> list[Any]:
         residuals, cotangents = args[: len(args) - n_out], args[len(args) - n_out :]
         family = families.of(len(residuals))
-        return _call_bwd(
-            exporter,
-            family.backward,
-            lambda: _rule(exporter, op, "bwd_jaxpr"),
-            [a.to_ct_aval() for a in in_avals],
-            residuals[: len(family.input_fwds)],
-            cotangents,
-        )
+        ct_avals = [a.to_ct_aval() for a in in_avals]
+        own = residuals[: len(family.input_fwds)]
+        return _call_bwd(exporter, op, "bwd_jaxpr", family.backward, ct_avals, own, cotangents)
 
     def out_trees() -> tuple[Any, Any, list[int | None]]:
         input_fwds = families.input_fwds()
@@ -170,7 +192,6 @@ class _RuleFamily(NamedTuple):
 
     fwd: str
     backward: tuple[str, ...]
-    in_zeros: Mask
     input_fwds: Dims
 
 
@@ -187,69 +208,45 @@ class _RuleFamilies:
         self.last: _RuleFamily | None = None
 
     @functools.cached_property
-    def all(self) -> list[_RuleFamily]:
-        self.exporter.program.trace_rules()
-        return [
-            _RuleFamily(
-                fwd,
-                backward,
-                _in_zeros(self.exporter, fwd, self.n_in),
-                _function_attribute(self.exporter, fwd, "jaxpr.input_fwds", ()),
+    def all(self) -> dict[str, _RuleFamily]:
+        """The families by the symbols of their forward rules."""
+        program = self.exporter.program
+        program.trace_rules()
+        rules = custom_rule_ops.vjp_rules(dict(self.op.attributes.items()))
+        return {
+            fwd: _RuleFamily(
+                fwd, backward, attribute(program._function(fwd), "jaxpr.input_fwds", ())
             )
-            for fwd, backward in custom_rule_ops.vjp_rules(dict(self.op.attributes.items())).items()
-        ]
+            for fwd, backward in rules.items()
+        }
 
     def choose(self, nonzeros: Sequence[bool]) -> _RuleFamily:
-        """The forward rule for the given tangents; JAX's next questions are about this rule."""
-        candidates = [(family, family.in_zeros) for family in self.all]
-        chosen = custom_rule_ops.fitting(inverted(nonzeros), candidates)
-        if chosen is None:
-            symbol = _rule(self.exporter, self.op, "fwd_jaxpr")
-            in_zeros = _in_zeros(self.exporter, symbol, self.n_in)
-            raise ExportError(custom_rule_ops.refused(symbol, nonzeros, in_zeros))
-        self.last = chosen
-        return chosen
+        """The family for the given tangents; JAX's next questions are about its forward rule."""
+        fwd = _fitting(self.exporter, self.op, "fwd_jaxpr", self.all, inverted(nonzeros))
+        self.last = self.all[fwd.name.value]
+        return self.last
 
     def input_fwds(self) -> list[int | None]:
         """For each residual of the last chosen rule, the operand that it is, or ``None``."""
         family = self.last or self.choose((True,) * self.n_in)
-        more = self._most + self.all.index(family) - len(family.input_fwds)
+        more = self._most + list(self.all).index(family.fwd) - len(family.input_fwds)
         return [*family.input_fwds, *[0] * more]
 
     def of(self, num_padded: int) -> _RuleFamily:
-        """The rule whose number of residuals, after padding, is this."""
-        return self.all[num_padded - self._most]
+        """The family whose forward rule has this number of residuals, after padding."""
+        return list(self.all.values())[num_padded - self._most]
 
     @property
     def _most(self) -> int:
-        return max(len(family.input_fwds) for family in self.all)
-
-
-def _in_zeros(exporter: _Exporter, symbol: str, count: int) -> Mask:
-    return _function_attribute(exporter, symbol, "jaxpr.in_zeros", (False,) * count)
+        return max(len(family.input_fwds) for family in self.all.values())
 
 
 def _taken_for_zero(exporter: _Exporter, op: Any, name: str, count: int) -> Mask:
-    """Which tangents a rule takes for zero whatever it is told; read if it is imported again."""
+    """Which of the ``count`` tangents the rule that an attribute names takes for zero, whatever it
+    is told.  An import of the exported thunk asks for this."""
     exporter.program.trace_rules()
     symbol = _symbol(op, name)
-    return _in_zeros(exporter, symbol, count) if symbol else (False,) * count
-
-
-def _chosen(
-    exporter: _Exporter, zero: Sequence[bool], rules: Iterable[str], absent: Callable[[], str]
-) -> tuple[str, Mask]:
-    """The rule to call for (co)tangents with these zeros, and the zeros that it does not take; if
-    none of ``rules`` fits, the one that takes all, which ``absent`` returns."""
-    in_zeros = {symbol: _in_zeros(exporter, symbol, len(zero)) for symbol in rules}
-    symbol = custom_rule_ops.fitting(zero, in_zeros.items())
-    if symbol is None:
-        symbol = absent()
-        in_zeros[symbol] = _in_zeros(exporter, symbol, len(zero))
-        refused = custom_rule_ops.refused(symbol, inverted(zero), in_zeros[symbol])
-        if refused:
-            raise ExportError(refused)
-    return symbol, in_zeros[symbol]
+    return in_zeros(exporter.program._function(symbol), count) if symbol else (False,) * count
 
 
 def _bwd_info(name: str) -> Any:
@@ -258,26 +255,31 @@ def _bwd_info(name: str) -> Any:
 
 def _call_bwd(
     exporter: _Exporter,
-    backward: Sequence[str],
-    absent: Callable[[], str],
+    op: Any,
+    name: str,
+    symbols: Sequence[str],
     ct_avals: Sequence[Any],
     residuals: Sequence[Any],
     cotangents: Sequence[Any],
 ) -> list[Any]:
-    """Runs the backward rule's function for the given cotangents, or ``absent`` if no rule fits
-    them, and inserts zeros for the results that it leaves out."""
+    """The cotangents that a backward rule gives, with zeros for those that it leaves out.
+
+    Args:
+      name, symbols: the attribute and the rules among which :func:`_fitting` chooses.
+      ct_avals: the types of the cotangents that are to be given.
+      cotangents: those that the rule is passed, some of which may be symbolic zeros.
+    """
     zero = [type(ct) in (ad_util.SymbolicZero, ad_util.Zero) for ct in cotangents]
-    symbol, taken = _chosen(exporter, zero, backward, absent)
+    rule = _fitting(exporter, op, name, symbols, zero)
     passed_cts = [
         ad_util.zeros_like_aval(ct.aval) if is_zero else ct
-        for ct, is_zero, left_out in zip(cotangents, zero, taken, strict=True)
-        if not left_out
+        for ct, is_zero, omitted in zip(cotangents, zero, in_zeros(rule, len(zero)), strict=True)
+        if not omitted
     ]
-    closed = exporter.jaxpr(symbol)
+    closed = exporter.jaxpr(rule.name.value)
     outs = core.jaxpr_as_fun(closed)(*residuals, *passed_cts)
-    n_own = len(closed.out_avals)
-    zeros = _function_attribute(exporter, symbol, "jaxpr.out_zeros", (False,) * n_own)
-    return filled(outs, inverted(zeros), map(ad_util.Zero, ct_avals))
+    given = inverted(out_zeros(rule, len(closed.out_avals)))
+    return filled(outs, given, map(ad_util.Zero, ct_avals))
 
 
 def _flat_tree(n: int) -> Any:
@@ -286,28 +288,23 @@ def _flat_tree(n: int) -> Any:
 
 def _read_lin(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
     num_res = attribute(op, "num_res", 0)
-    in_zeros = list(attribute(op, "in_zeros", ()))
+    absent = list(attribute(op, "in_zeros", ()))
     # Of a zero tangent nothing is known, and its cotangent is dropped.
     nonzero = [aval_of(v.type).to_ct_aval() for v in op.operands][num_res:]
-    ct_avals = filled(nonzero, inverted(in_zeros), [core.abstract_token] * len(in_zeros))
+    ct_avals = filled(nonzero, inverted(absent), [core.abstract_token] * len(absent))
 
     def bwd(*args: Any) -> list[Any]:
         exporter.program.trace_rules()
-        return _call_bwd(
-            exporter,
-            custom_rule_ops.backward_rules(op.attributes),
-            lambda: _rule(exporter, op, "bwd"),
-            ct_avals,
-            args[:num_res],
-            args[num_res:],
-        )
+        symbols = custom_rule_ops.backward_rules(op.attributes)
+        residuals, cotangents = args[:num_res], args[num_res:]
+        return _call_bwd(exporter, op, "bwd", symbols, ct_avals, residuals, cotangents)
 
     return primitives.get("custom_lin"), {
         "num_res": num_res,
         "bwd": wrap_bwd(bwd, _bwd_info(_symbol(op, "bwd") or "bwd")),
         "out_avals": [aval_of(v.type) for v in op.results],
         "symbolic_zeros": attribute(op, "symbolic_zeros", False),
-        "in_zeros": in_zeros,
+        "in_zeros": absent,
     }
 
 

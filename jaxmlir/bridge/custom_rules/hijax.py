@@ -274,9 +274,15 @@ class CalledFunction:
 def _forward(
     rule: HijaxRule, avals: Sequence[Any], n: int, traced: lu.Store, remat: CalledFunction | None
 ) -> Callable[..., tuple[Any, Sequence[Any]]]:
-    """A function that traces the forward rule, told which operands have tangents; it closes over
-    the first ``n``.  ``traced`` receives the pytree of the residuals, and for each the index of the
-    operand that it is, if any.  ``remat`` is called instead where no residual is used."""
+    """A function that traces a forward rule, given which operands have tangents.
+
+    Args:
+      avals: the types of the operands.
+      n: how many of the first operands the function closes over; these have no tangents.
+      traced: receives the pytree of the residuals, and for each residual the index of the operand
+        that it is, or ``None``.
+      remat: the function to call instead where no residual is used.
+    """
 
     def fwd(*nonzeros: bool) -> tuple[Any, Sequence[Any]]:
         prim = rule.prim
@@ -308,7 +314,8 @@ def _forward(
 
 
 def _backward(rule: HijaxRule, n: int, traced: lu.Store) -> Callable[..., list[Any]]:
-    """The backward rule that belongs to the last trace of :func:`_forward`."""
+    """The backward rule for the residuals that :func:`_forward` described in ``traced`` last.  It
+    gives no cotangents of the first ``n`` operands, which the function closes over."""
 
     def bwd(*args: Any) -> list[Any]:
         tree, _ = traced.val
@@ -350,7 +357,8 @@ def _ct_aval(aval: Any) -> Any:
 def _jvp(
     rule: HijaxRule, avals: Sequence[Any], n: int
 ) -> Callable[..., tuple[Any, Sequence[Any], list[bool]]]:
-    """A function that traces the JVP rule, told which tangents are zero."""
+    """A function that traces a JVP rule for operands of types ``avals``, given which tangents are
+    zero.  The first ``n`` operands are values that the function closes over; they have none."""
 
     def jvp(*in_zeros: bool) -> tuple[Any, Sequence[Any], list[bool]]:
         prim = rule.prim

@@ -47,46 +47,55 @@ SHORT = 100
 _numbers = itertools.count()
 
 
-class RuleSource(Protocol):
-    """A source from which the rules of an op can be traced.  Equal sources make equal rules."""
+Attributes = dict[str, Any]
+"""Attributes of an op by name."""
+NamedRules = Iterator[tuple[str, Any]]
+"""Attributes, each with its name, that name rules or say why a rule could not be traced."""
 
-    @property
-    def in_rule(self) -> bool:
-        """Whether the op is inside the rule of another op."""
 
-    @property
-    def function(self) -> str:
-        """The function that has the rules, or the rule of a custom_lin, in JAX's format:
-        ``f at model.py:3``."""
+class RuleSource:
+    """A source from which the rules of an op can be traced.  Equal sources make equal rules.
 
-    @property
-    def plain_jvp(self) -> Any | None:
-        """The thunk of a JVP rule that JAX can call as it is, wherever the op is; ``None`` for
-        other rules."""
+    Attributes:
+      in_rule: whether the op is inside the rule of another op.
+      function: the function that has the rules, or the rule of a custom_lin, in JAX's format:
+        ``f at model.py:3``.
+      plain_jvp: the thunk of a JVP rule that JAX can call as it is, wherever the op is; ``None``
+        for other rules.
+    """
 
-    def trace(
-        self, attributes: dict[str, ir.Attribute], pending: PendingRules
-    ) -> Iterator[tuple[str, ir.Attribute]]:
-        """Writes the functions of the rules; yields the attributes that name them on the op."""
+    in_rule: bool
+    function: str
+    plain_jvp: Any | None = None
 
-    def tell(
-        self, attributes: dict[str, ir.Attribute], pending: PendingRules, zeros: Mask
-    ) -> Iterator[tuple[str, ir.Attribute]]:
+    def trace(self, attributes: Attributes, pending: PendingRules) -> NamedRules:
+        """Writes the functions of the rules; yields the attributes that name them on the op, which
+        has the given ``attributes``."""
+        raise NotImplementedError
+
+    def tell(self, attributes: Attributes, pending: PendingRules, zeros: Mask) -> NamedRules:
         """Writes the rule that is told which tangents (for a custom_lin: cotangents) are zero;
         yields the attribute that names it or says why there is none."""
+        raise NotImplementedError
 
-    def forward_alone(self, pending: PendingRules) -> Iterator[tuple[str, ir.Attribute]]:
+    def forward_alone(self, pending: PendingRules) -> NamedRules:
         """Yields the forward rule of a custom_vjp call as :meth:`trace` does, or why there is none;
         nothing if the forward rule is made along with the backward rule."""
+        return iter(())
 
-    def backward(
-        self, pending: PendingRules, in_zeros: Mask, ct_zeros: Mask | None
-    ) -> Iterator[tuple[str, ir.Attribute]]:
-        """Yields the rule attributes of the custom_lin that is the derivative of a custom_vjp call,
-        for the zeros that the rules are told; ``None`` for all that the backward rule may meet."""
+    def backward(self, pending: PendingRules, in_zeros: Mask, ct_zeros: Mask | None) -> NamedRules:
+        """Yields the rule attributes of the custom_lin that is the derivative of a custom_vjp call.
 
-    def numbered_by(self, identity: Identities) -> RuleSource:
+        Args:
+          in_zeros: the zero tangents that the forward rule was told.
+          ct_zeros: the zero cotangents that the backward rule is told; ``None`` for all rules that
+            are traced for possible zeros.
+        """
+        raise NotImplementedError
+
+    def numbered_by(self, identity: Identities) -> Self:
         """An equal source, for the table with this identity."""
+        raise NotImplementedError
 
 
 class UntracedRules:
@@ -147,7 +156,7 @@ def _mark(number: int) -> ir.IntegerAttr:
 
 
 @dataclass(frozen=True)
-class DerivedSource:
+class DerivedSource(RuleSource):
     """The source of the rules of an op that a transformation has made from the op of another
     source."""
 
@@ -161,13 +170,6 @@ class DerivedSource:
     def function(self) -> str:
         return self.of.function
 
-    @property
-    def plain_jvp(self) -> None:
-        return None
-
-    def forward_alone(self, pending: PendingRules) -> Iterator[tuple[str, ir.Attribute]]:
-        return iter(())
-
     def numbered_by(self, identity: Identities) -> Self:
         return replace(self, of=self.of.numbered_by(identity))
 
@@ -178,20 +180,11 @@ class Backward(DerivedSource):
 
     in_zeros: Mask
 
-    def trace(
-        self, attributes: dict[str, ir.Attribute], pending: PendingRules
-    ) -> Iterator[tuple[str, ir.Attribute]]:
+    def trace(self, attributes: Attributes, pending: PendingRules) -> NamedRules:
         return self.of.backward(pending, self.in_zeros, None)
 
-    def tell(
-        self, attributes: dict[str, ir.Attribute], pending: PendingRules, zeros: Mask
-    ) -> Iterator[tuple[str, ir.Attribute]]:
+    def tell(self, attributes: Attributes, pending: PendingRules, zeros: Mask) -> NamedRules:
         return self.of.backward(pending, self.in_zeros, zeros)
-
-    def backward(
-        self, pending: PendingRules, in_zeros: Mask, ct_zeros: Mask | None
-    ) -> Iterator[tuple[str, ir.Attribute]]:
-        raise NotImplementedError("a backward rule has no backward rule of its own")
 
 
 class _Importer(Protocol):
@@ -240,9 +233,11 @@ class PendingRules:
         self._queue.append(op)
 
     def resume(self, functions: Iterable[Any], table: UntracedRules) -> None:
-        """Queues the marked ops of some functions.  Ops with marks of another table are left to its
-        owner.  The owner is about to trace them, and led here because a rule exports functions of
-        the program it is written to."""
+        """Queues the marked ops of some functions whose rules are in a table.
+
+        Ops with marks of another table are left out: its owner is tracing their rules right now, if
+        a rule of that program exports functions of the program that it is written to.
+        """
         self.table = table
         self._queue.extend(
             op for op in marked_ops(functions) if is_untraced(op) and table.of(op) is not None
@@ -333,17 +328,10 @@ class PendingRules:
             else:
                 del op.attributes[MARK]
 
-    def tell(self, op: Any, zeros: Mask) -> dict[str, ir.Attribute]:
-        """Traces the rule of an op that is told which tangents are zero: see
-        :meth:`RuleSource.tell`."""
+    def ask(self, op: Any, ask: Callable[[RuleSource, PendingRules], NamedRules]) -> Attributes:
+        """Traces the rule that is asked of the source of an op's rules."""
         with self.table.config.restored():
-            attributes = dict(op.attributes.items())
-            return dict(self.table.of(op).tell(attributes, self, zeros))
-
-    def forward_alone(self, op: Any) -> dict[str, ir.Attribute]:
-        """Traces the forward rule of a custom_vjp call: see :meth:`RuleSource.forward_alone`."""
-        with self.table.config.restored():
-            return dict(self.table.of(op).forward_alone(self))
+            return dict(ask(self.table.of(op), self))
 
     def once(self, make: Callable[[Module], T]) -> T:
         """The result of ``make(program)``, made once and kept until the next :meth:`trace`."""

@@ -20,11 +20,17 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from jaxmlir.bridge.custom_rules.pending import PendingRules, RuleSource, UntracedRules
+from jaxmlir.bridge.custom_rules.pending import (
+    Attributes,
+    NamedRules,
+    PendingRules,
+    RuleSource,
+    UntracedRules,
+)
 from jaxmlir.bridge.importer import Importer
 from jaxmlir.dialect.builder import put_in_order
 from jaxmlir.dialect.custom_rule_ops import is_choosy, is_untraced
-from jaxmlir.dialect.ir import func, functions, ir, scope
+from jaxmlir.dialect.ir import func, functions, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.rewriting.dedupe import merge_functions
 from jaxmlir.support.masks import Mask
@@ -161,33 +167,34 @@ class RuleTracing:
         """Whether any rules, or those of the given op, are still to be traced."""
         return self.waiting and (of is None or is_untraced(of))
 
-    def tell(self, op: Any, zeros: Mask) -> dict[str, ir.Attribute]:
+    def tell(self, op: Any, zeros: Mask) -> Attributes:
         """Traces the rule of an op that is told which tangents (for a custom_lin: cotangents) are
         zero, and returns the attribute that names it or says why there is none.  Empty for an op
         whose rule is not told, or that was read from a file with all its rules."""
-        return self._asked(lambda pending: pending.tell(op, zeros)) if self.can_tell(op) else {}
+        if not self.can_tell(op):
+            return {}
+        attributes = dict(op.attributes.items())
+        return self._asked(op, lambda source, pending: source.tell(attributes, pending, zeros))
 
-    def forward_alone(self, op: Any) -> dict[str, ir.Attribute]:
+    def forward_alone(self, op: Any) -> Attributes:
         """Traces the forward rule of a custom_vjp call without the backward rule, if possible, and
         returns the attribute that names it.  The op itself is not changed.  Empty for an op that
         has its rules, or whose forward rule is made with the backward rule."""
         if not (self._is_due(op) and self.table is not None and self.table.of(op) is not None):
             return {}
-        return self._asked(lambda pending: pending.forward_alone(op))
+        return self._asked(op, lambda source, pending: source.forward_alone(pending))
 
-    def _asked(
-        self, ask: Callable[[PendingRules], dict[str, ir.Attribute]]
-    ) -> dict[str, ir.Attribute]:
-        """Traces the one rule that is asked for."""
+    def _asked(self, op: Any, ask: Callable[[RuleSource, PendingRules], NamedRules]) -> Attributes:
+        """Traces the one rule that is asked of the source of an op's rules."""
         with self.lock:
             # The ops of that rule may have rules in turn, which wait.
             self.waiting: bool = True
             if self._under_way:
-                attributes = ask(self._pending)
+                attributes = self._pending.ask(op, ask)
                 self.program.reread()
                 return attributes
             with self._resumed(every=False):
-                return ask(self._pending)
+                return self._pending.ask(op, ask)
 
     def can_tell(self, op: Any) -> bool:
         """Whether the rules of an op can be told what is zero."""

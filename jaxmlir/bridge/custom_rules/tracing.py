@@ -31,7 +31,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmlir._compat import (
     ad_util,
@@ -53,13 +53,11 @@ from jaxmlir._compat import (
 from jaxmlir.bridge.custom_rules import closures
 from jaxmlir.bridge.custom_rules.closures import made_of, rules_may_read
 from jaxmlir.bridge.custom_rules.identity import Identities, SerialThunk, innermost, rules_key
+from jaxmlir.bridge.custom_rules.pending import Attributes, NamedRules, PendingRules, RuleSource
 from jaxmlir.caching import setting
 from jaxmlir.dialect.ir import ir
 from jaxmlir.errors import JaxmlirError
 from jaxmlir.support.masks import Mask, filled, inverted, left_out
-
-if TYPE_CHECKING:
-    from jaxmlir.bridge.custom_rules.pending import PendingRules
 
 # A user's rule is traced anew for each equation, here as in JAX: it may read state that has changed
 # meanwhile.  A rule made of JAX's functions alone, such as that of jax.nn.relu, reads only JAX's
@@ -155,67 +153,73 @@ MAX_ALONE = 16
 MAX_BACKWARD = 64
 
 
-ZeroAwareRule = Callable[[Mask], tuple[str, ir.Attribute]]
-"""A rule that is told which (co)tangents are zero, as an attribute."""
+_Named = tuple[str, ir.Attribute]
+"""An attribute of an op, by name: a rule, or the reason why it could not be traced."""
 
 
-def _jvp_rule(eqn: Any, pending: PendingRules) -> ZeroAwareRule:
-    params = eqn.params
-    thunk = params["jvp_jaxpr_fun"]
-    in_avals = [v.aval for v in eqn.invars[params["num_consts"] :]]
-    constants = closures.constants_of(eqn)
-    fixed = len(constants.variables)
+class _JvpRules:
+    """The rules of one custom_jvp_call equation."""
 
-    def trace(in_zeros: Mask) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-        with _Turns.at(thunk).lock:
+    def __init__(self, eqn: Any, pending: PendingRules):
+        self.eqn, self.pending = eqn, pending
+        self.thunk = eqn.params["jvp_jaxpr_fun"]
+        self.in_avals = [v.aval for v in eqn.invars[eqn.params["num_consts"] :]]
+        self.constants = closures.constants_of(eqn)
+        self.fixed = len(self.constants.variables)
+
+    def trace(self) -> NamedRules:
+        taken_for_zero = _taken_for_zero(self.eqn, self.thunk, self.in_avals)
+        yield self.tell(taken_for_zero)
+        if self.eqn.params["symbolic_zeros"] and not self.pending.in_rule:
+            tangible = _tangible(self.in_avals, taken_for_zero, self.fixed)
+            symbols = _traceable(map(self.tell, _zeros(tangible)))
+            if symbols:
+                yield "jvp_with_zeros", ir.ArrayAttr.get(symbols)
+
+    def tell(self, in_zeros: Mask) -> _Named:
+        kind = ("jvp", tuple(self.in_avals), in_zeros, self.constants.values, self.eqn.ctx)
+        key = (*kind, self.pending.alike(self.thunk, *kind))
+        trace = functools.partial(self._traced, in_zeros)
+        return self.pending.function("jvp_jaxpr", key, self.thunk.debug_info, trace)
+
+    def _traced(self, in_zeros: Mask) -> tuple[Any, Sequence[Any], dict[str, Any]]:
+        eqn, in_avals, fixed = self.eqn, self.in_avals, self.fixed
+        with _Turns.at(self.thunk).lock:
             jaxpr, consts, out_zeros = trace_jvp(eqn, in_avals, in_zeros[fixed:])
         _check_count(len(out_zeros), eqn)
         tangents = [v.aval.to_tangent_aval() for v in eqn.outvars]
         nonzero = left_out(tangents, out_zeros)
         _check_types("result", [v.aval for v in eqn.outvars], jaxpr.outvars)
         _check_types("nonzero tangent", nonzero, jaxpr.outvars[len(eqn.outvars) :])
-        are_read = closures.reads(consts, constants.chains)
-        jaxpr, consts = closures.bound(jaxpr, consts, in_avals, constants.chains, pending.origins)
+        chains = self.constants.chains
+        are_read = closures.reads(consts, chains)
+        jaxpr, consts = closures.bound(jaxpr, consts, in_avals, chains, self.pending.origins)
         # A value that the rule does not read may have a tangent, which makes no difference.
         of_constants = [zero or r for zero, r in zip(in_zeros, are_read, strict=False)]
         in_zeros = (*of_constants, *in_zeros[fixed:])
-        ignored = [
-            aval.to_tangent_aval()
-            for aval, zero in zip(in_avals, of_constants, strict=False)
-            if not zero
-        ]
+        ignored = [a.to_tangent_aval() for a in left_out(in_avals[:fixed], of_constants)]
         if ignored:
             jaxpr = closures.ignoring(jaxpr, consts, ignored, len(in_avals))
-        zeros = {"jaxpr.in_zeros": in_zeros, "jaxpr.out_zeros": tuple(out_zeros)}
-        return jaxpr, consts, {name: value for name, value in zeros.items() if any(value)}
-
-    def function(in_zeros: Mask) -> tuple[str, ir.Attribute]:
-        kind = ("jvp", tuple(in_avals), in_zeros, constants.values, eqn.ctx)
-        key = (*kind, pending.alike(thunk, *kind))
-        return pending.function(
-            "jvp_jaxpr", key, thunk.debug_info, functools.partial(trace, in_zeros)
-        )
-
-    return function
+        return jaxpr, consts, _zeros_of_rule(in_zeros, out_zeros)
 
 
-def _trace_jvp_rule(eqn: Any, pending: PendingRules) -> Iterator[tuple[str, ir.Attribute]]:
-    params, function = eqn.params, _jvp_rule(eqn, pending)
-    in_avals = [v.aval for v in eqn.invars[params["num_consts"] :]]
-    taken_for_zero = _taken_for_zero(eqn, params["jvp_jaxpr_fun"], in_avals)
-    yield function(taken_for_zero)
-    if params["symbolic_zeros"] and not pending.in_rule:
-        fixed = len(closures.constants_of(eqn).variables)
-        variants = map(function, _zeros(_tangible(in_avals, taken_for_zero, fixed)))
-        symbols = [symbol for name, symbol in variants if name == "jvp_jaxpr"]
-        if symbols:
-            yield "jvp_with_zeros", ir.ArrayAttr.get(symbols)
+def _zeros_of_rule(in_zeros: Sequence[bool], out_zeros: Sequence[bool]) -> dict[str, Any]:
+    """The attributes that say which (co)tangents a rule does not take, and does not give."""
+    zeros = {"jaxpr.in_zeros": tuple(in_zeros), "jaxpr.out_zeros": tuple(out_zeros)}
+    return {name: mask for name, mask in zeros.items() if any(mask)}
 
 
 def _taken_for_zero(eqn: Any, thunk: Any, in_avals: Sequence[Any], own: int = 0) -> Mask:
-    """The tangents that a rule takes for zero whatever it is told, including those of the
-    function's ``own`` constants.  It is not known yet which values a rule that is not exported
-    reads."""
+    """Which operands' tangents a rule takes for zero, whatever it is told.
+
+    A rule that was exported says so.  Of another rule it is not known yet which of the values that
+    it may close over it reads; none of them counts but those without tangents.
+
+    Args:
+      thunk: the rule.
+      in_avals: the types of the operands, the values that it may close over first.
+      own: how many of these the function itself closes over, whose tangents are zero for the rule.
+    """
     exported = getattr(thunk.f, "taken_for_zero", None)
     if exported:
         return exported()
@@ -226,7 +230,14 @@ def _taken_for_zero(eqn: Any, thunk: Any, in_avals: Sequence[Any], own: int = 0)
 
 
 def _tangible(in_avals: Sequence[Any], taken_for_zero: Sequence[bool], fixed: int) -> Mask:
-    """Which operands may have tangents that a rule can be told of; none that it closes over."""
+    """Which operands may have tangents that a rule can be told of.
+
+    Args:
+      in_avals: the types of the operands.
+      taken_for_zero: the tangents that the rule takes for zero anyway.
+      fixed: how many of the first operands are values that the rule may close over; it is not told
+        of their tangents.
+    """
     return tuple(
         i >= fixed and not zero and has_tangent(aval)
         for i, (zero, aval) in enumerate(zip(taken_for_zero, in_avals, strict=True))
@@ -355,16 +366,43 @@ class _VjpRules:
         self._last_fwd: Any = None
         self._last_bwd: Any = None
 
-    def forward(self, in_zeros: Mask | None = None) -> tuple[str, ir.Attribute]:
+    def trace(self) -> NamedRules:
+        name, fwd = self.forward()
+        yield name, fwd
+        if name == "fwd_jaxpr":
+            yield self.backward()
+        elif not self.choosy:
+            return
+        if self.has_variants:
+            families = self.with_zeros(fwd if name == "fwd_jaxpr" else None)
+            if families := list(map(ir.ArrayAttr.get, families)):
+                yield "vjp_with_zeros", ir.ArrayAttr.get(families)
+
+    def trace_backward(self, in_zeros: Mask) -> NamedRules:
+        """The attributes of a custom_lin that name its backward rules, for a forward rule that was
+        told which tangents are zero."""
+        yield self.backward_of_lin(in_zeros)
+        if self.has_variants:
+            masks = _zeros_of_cotangents(self.cotangents, 1)
+            if symbols := _traceable(self.backward(in_zeros, zeros) for zeros in masks):
+                yield "bwd_with_zeros", ir.ArrayAttr.get(symbols)
+
+    def backward_of_lin(self, in_zeros: Mask, ct_zeros: Mask = ()) -> _Named:
+        """The result of :meth:`backward`, as an attribute of a custom_lin."""
+        name, value = self.backward(in_zeros, ct_zeros)
+        return ("bwd" if name == "bwd_jaxpr" else name), value
+
+    def tell(self, in_zeros: Mask) -> _Named:
+        return self.forward(in_zeros)
+
+    def forward(self, in_zeros: Mask | None = None) -> _Named:
         """The forward rule, told which tangents are zero; by default none, or as few as possible
         for the rule not to fail."""
         key = ("fwd", self.shared, in_zeros)
         info = self.fwd.debug_info
         return self.pending.function("fwd_jaxpr", key, info, lambda: self._run(in_zeros))
 
-    def backward(
-        self, in_zeros: Mask | None = None, ct_zeros: Mask = ()
-    ) -> tuple[str, ir.Attribute]:
+    def backward(self, in_zeros: Mask | None = None, ct_zeros: Mask = ()) -> _Named:
         """The backward rule of a forward rule, told which cotangents are zero."""
 
         def trace() -> tuple[Any, Sequence[Any], dict[str, Any]]:
@@ -418,7 +456,7 @@ class _VjpRules:
         if in_zeros is None:
             taken, (jaxpr, consts) = _call_fwd(self._call, tangible, self.choosy)
         else:
-            taken = tuple(not zero for zero in in_zeros)
+            taken = inverted(in_zeros)
             jaxpr, consts = self._call(taken)
         _, res_tree, input_fwds = self.out_trees()
         # JAX counts forwarded operands after the constants, which fwd does not take.
@@ -450,8 +488,8 @@ class _VjpRules:
         return jaxpr, consts, about
 
     def _read_by_bwd(self, fwd: tuple[Any, Sequence[Any], dict[str, Any]]) -> Sequence[bool]:
-        """Which of the values that it may close over the backward rule reads; all if it cannot be
-        traced."""
+        """Which of the values that the backward rule of ``fwd`` may close over it reads; all of
+        them if it cannot be traced."""
         if not self.num_passed:
             return [False] * self.fixed
         try:
@@ -493,8 +531,8 @@ class _VjpRules:
                 yield family
 
 
-def _traceable(functions: Iterable[tuple[str, ir.Attribute]]) -> list[ir.Attribute]:
-    """The backward rules that could be traced."""
+def _traceable(functions: Iterable[_Named]) -> list[ir.Attribute]:
+    """The rules that could be traced."""
     return [symbol for name, symbol in functions if not name.endswith("_error")]
 
 
@@ -502,42 +540,6 @@ def _zeros_of_cotangents(cotangents: Sequence[Any], times: int) -> Iterator[Mask
     """The masks of zero cotangents that each of ``times`` backward rules may meet."""
     tangible = [getattr(aval, "dtype", None) != dtypes.float0 for aval in cotangents]
     return _zeros(tangible, times * (2 ** sum(tangible) - 1) <= MAX_BACKWARD)
-
-
-def _trace_vjp_rules(eqn: Any, pending: PendingRules) -> Iterator[tuple[str, ir.Attribute]]:
-    rules = _VjpRules(eqn, pending)
-    name, fwd = rules.forward()
-    yield name, fwd
-    if name == "fwd_jaxpr":
-        yield rules.backward()
-    elif not rules.choosy:
-        return
-    if rules.has_variants:
-        families = [
-            ir.ArrayAttr.get(family)
-            for family in rules.with_zeros(fwd if name == "fwd_jaxpr" else None)
-        ]
-        if families:
-            yield "vjp_with_zeros", ir.ArrayAttr.get(families)
-
-
-def trace_backward(
-    eqn: Any, pending: PendingRules, in_zeros: Mask
-) -> Iterator[tuple[str, ir.Attribute]]:
-    """The attributes of a custom_lin that name its backward rules, for a forward rule that was told
-    which tangents are zero."""
-    rules = _VjpRules(eqn, pending)
-    yield _of_lin(rules.backward(in_zeros))
-    if rules.has_variants:
-        masks = _zeros_of_cotangents(rules.cotangents, 1)
-        symbols = _traceable([rules.backward(in_zeros, zeros) for zeros in masks])
-        if symbols:
-            yield "bwd_with_zeros", ir.ArrayAttr.get(symbols)
-
-
-def _of_lin(item: tuple[str, ir.Attribute]) -> tuple[str, ir.Attribute]:
-    name, value = item
-    return ("bwd" if name == "bwd_jaxpr" else name), value
 
 
 def _call_fwd(
@@ -575,34 +577,28 @@ def _call_fwd(
     return tuple(taken), call(taken)
 
 
-def _lin_rule(eqn: Any, pending: PendingRules) -> ZeroAwareRule:
-    bwd = eqn.params["bwd"]
-    residuals = [v.aval for v in eqn.invars[: eqn.params["num_res"]]]
-    cotangents = _cotangents_of_lin(eqn)
+class _LinRules:
+    """The rules of one custom_lin equation."""
 
-    def function(ct_zeros: Mask) -> tuple[str, ir.Attribute]:
-        def trace() -> tuple[Any, Sequence[Any], dict[str, Any]]:
-            return _trace_bwd(bwd, residuals, cotangents, ct_zeros, {})
+    def __init__(self, eqn: Any, pending: PendingRules):
+        self.eqn, self.pending, self.bwd = eqn, pending, eqn.params["bwd"]
+        self.residuals = [v.aval for v in eqn.invars[: eqn.params["num_res"]]]
+        self.cotangents = [a.to_ct_aval() for a in eqn.params["out_avals"]]
 
-        kind = ("lin", tuple(residuals), tuple(cotangents), ct_zeros, eqn.ctx)
-        key = (*kind, pending.alike(bwd, *kind))
-        return pending.function("bwd", key, bwd.debug_info, trace)
+    def trace(self) -> NamedRules:
+        yield self.tell(())
+        choosy = self.eqn.params["symbolic_zeros"] and not self.pending.in_rule
+        if choosy and self.pending.is_short(self.bwd.debug_info):
+            symbols = _traceable(map(self.tell, _zeros_of_cotangents(self.cotangents, 1)))
+            if symbols:
+                yield "bwd_with_zeros", ir.ArrayAttr.get(symbols)
 
-    return function
-
-
-def _cotangents_of_lin(eqn: Any) -> list[Any]:
-    return [a.to_ct_aval() for a in eqn.params["out_avals"]]
-
-
-def _trace_lin_rule(eqn: Any, pending: PendingRules) -> Iterator[tuple[str, ir.Attribute]]:
-    function = _lin_rule(eqn, pending)
-    yield function(())
-    choosy = eqn.params["symbolic_zeros"] and not pending.in_rule
-    if choosy and pending.is_short(eqn.params["bwd"].debug_info):
-        symbols = _traceable(map(function, _zeros_of_cotangents(_cotangents_of_lin(eqn), 1)))
-        if symbols:
-            yield "bwd_with_zeros", ir.ArrayAttr.get(symbols)
+    def tell(self, ct_zeros: Mask) -> _Named:
+        kind = ("lin", tuple(self.residuals), tuple(self.cotangents), ct_zeros, self.eqn.ctx)
+        key = (*kind, self.pending.alike(self.bwd, *kind))
+        of_rule = self.bwd, self.residuals, self.cotangents, ct_zeros, {}
+        trace = functools.partial(_trace_bwd, *of_rule)
+        return self.pending.function("bwd", key, self.bwd.debug_info, trace)
 
 
 def _trace_bwd(
@@ -612,8 +608,14 @@ def _trace_bwd(
     ct_zeros: Sequence[bool],
     known: dict[int, Any],
 ) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-    """A backward rule as a jaxpr ``(*residuals, *cotangents) -> (*cotangents)``, without the zero
-    cotangents.  Some residuals are known: they have the same value in every call."""
+    """A backward rule as a jaxpr ``(*residuals, *cotangents) -> (*cotangents)``, its constants, and
+    the attributes of its function.
+
+    Args:
+      residuals, cotangents: the types of the arguments.
+      ct_zeros: which cotangents are zero, and so are not taken; empty if none is.
+      known: values of residuals, by index, that are the same in every call.
+    """
     zeros: list[bool] = []
     ct_zeros = ct_zeros or (False,) * len(cotangents)
 
@@ -628,29 +630,21 @@ def _trace_bwd(
     args = [*residuals, *left_out(cotangents, ct_zeros)]
     info = core.DebugInfo("custom_vjp bwd", bwd.debug_info.func_src_info, None, None)
     jaxpr, consts = trace_flat(flat, args, info)
-    about = {"jaxpr.in_zeros": tuple(ct_zeros), "jaxpr.out_zeros": tuple(zeros)}
-    return jaxpr, consts, {name: value for name, value in about.items() if any(value)}
+    return jaxpr, consts, _zeros_of_rule(ct_zeros, zeros)
 
 
-TRACERS = {
-    "custom_jvp_call": _trace_jvp_rule,
-    "custom_vjp_call": _trace_vjp_rules,
-    "custom_lin": _trace_lin_rule,
+RULES: dict[str, Callable[[Any, PendingRules], Any]] = {
+    "custom_jvp_call": _JvpRules,
+    "custom_vjp_call": _VjpRules,
+    "custom_lin": _LinRules,
 }
-
-# Makes the rule that is told which tangents (for a custom_lin: which cotangents) are zero, for
-# functions whose rules ask for it.
-TELLERS: dict[str, Callable[[Any, PendingRules], ZeroAwareRule]] = {
-    "custom_jvp_call": _jvp_rule,
-    "custom_vjp_call": lambda eqn, pending: _VjpRules(eqn, pending).forward,
-    "custom_lin": _lin_rule,
-}
+"""The rules of an equation, by its primitive: ``trace()`` traces those that an op names, and
+``tell(zeros)`` the one that is told which tangents (cotangents for a custom_lin) are zero."""
 
 
 @dataclass(frozen=True, eq=False)
-class EquationSource:
-    """The rules of an imported op, given by its equation.  A
-    :class:`jaxmlir.bridge.custom_rules.pending.RuleSource`."""
+class EquationSource(RuleSource):
+    """The rules of an imported op, given by its equation."""
 
     eqn: Any
     within: Counter[str]
@@ -698,40 +692,35 @@ class EquationSource:
     def numbered_by(self, identity: Identities) -> EquationSource:
         return replace(self, identity=identity)
 
-    def trace(
-        self, attributes: dict[str, ir.Attribute], pending: PendingRules
-    ) -> Iterator[tuple[str, ir.Attribute]]:
-        with self._in_place(pending):
-            yield from TRACERS[self.eqn.primitive.name](self.eqn, pending)
+    def trace(self, attributes: Attributes, pending: PendingRules) -> NamedRules:
+        with self._rules(pending) as rules:
+            yield from rules.trace()
 
-    def tell(
-        self, attributes: dict[str, ir.Attribute], pending: PendingRules, zeros: Mask
-    ) -> Iterator[tuple[str, ir.Attribute]]:
-        with self._in_place(pending):
-            yield TELLERS[self.eqn.primitive.name](self.eqn, pending)(zeros)
+    def tell(self, attributes: Attributes, pending: PendingRules, zeros: Mask) -> NamedRules:
+        with self._rules(pending) as rules:
+            yield rules.tell(zeros)
 
-    def forward_alone(self, pending: PendingRules) -> Iterator[tuple[str, ir.Attribute]]:
-        with self._in_place(pending):
-            yield _VjpRules(self.eqn, pending).forward()
+    def forward_alone(self, pending: PendingRules) -> NamedRules:
+        with self._rules(pending) as rules:
+            yield rules.forward()
 
-    def backward(
-        self, pending: PendingRules, in_zeros: Mask, ct_zeros: Mask | None
-    ) -> Iterator[tuple[str, ir.Attribute]]:
-        with self._in_place(pending):
+    def backward(self, pending: PendingRules, in_zeros: Mask, ct_zeros: Mask | None) -> NamedRules:
+        with self._rules(pending) as rules:
             if ct_zeros is None:
-                yield from trace_backward(self.eqn, pending, in_zeros)
+                yield from rules.trace_backward(in_zeros)
             else:
-                yield _of_lin(_VjpRules(self.eqn, pending).backward(in_zeros, ct_zeros))
+                yield rules.backward_of_lin(in_zeros, ct_zeros)
 
     @contextlib.contextmanager
-    def _in_place(self, pending: PendingRules) -> Iterator[None]:
+    def _rules(self, pending: PendingRules) -> Iterator[Any]:
+        """The rules, in the context in which JAX would trace at the equation, including its
+        mesh."""
         ctx = self.eqn.ctx
         with (
             pending.around(self.within, self.check_vma),
-            # The context in which JAX would trace at the equation, including its mesh.
             core.extend_axis_env_nd(self.axis_env.axis_sizes.items()),
             in_context(ctx),
             named_axes(ctx.cur_abstract_mesh),
             config._check_vma(self.check_vma),
         ):
-            yield
+            yield RULES[self.eqn.primitive.name](self.eqn, pending)

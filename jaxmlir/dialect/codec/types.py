@@ -435,4 +435,11 @@ def _parse_atom(text: str, dtype: np.dtype) -> Any:
     return np.array(float(text)).astype(dtype)[()]
 
 
-attribute_decoders[ir.DenseElementsAttr] = lambda attr, _: undense(attr)
+def _decode_dense(attr: ir.DenseElementsAttr, _: Reader) -> np.ndarray:
+    """The array, which every program that has the attribute gets, and so must not be written to."""
+    array = undense(attr)
+    array.flags.writeable = False
+    return array
+
+
+attribute_decoders[ir.DenseElementsAttr] = _decode_dense

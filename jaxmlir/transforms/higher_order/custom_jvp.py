@@ -22,11 +22,11 @@ from typing import Any
 
 from jaxmlir._compat import batching
 from jaxmlir.dialect.builder import attribute, instantiated, reachable, references, zeros
-from jaxmlir.dialect.custom_rule_ops import fitting, stands_for_primitive
+from jaxmlir.dialect.custom_rule_ops import fitting, in_zeros, out_zeros, stands_for_primitive
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.rewriting.dedupe import rename, rename_uses
 from jaxmlir.rewriting.sizes import SizeSubstitution
-from jaxmlir.support.masks import Dims, Mask, chosen, filled, left_out, present, split
+from jaxmlir.support.masks import Dims, Mask, chosen, filled, inverted, left_out, present, split
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, waiting
 from jaxmlir.transforms.higher_order.call import linearize_rule_of, partial_eval_call_of
 from jaxmlir.transforms.higher_order.custom_rules import (
@@ -37,11 +37,9 @@ from jaxmlir.transforms.higher_order.custom_rules import (
     batched_with_rules,
     error_at,
     fitting_rule,
-    in_zeros,
     is_float0,
     joined,
     keep_attributes,
-    out_zeros,
     places_given,
 )
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
@@ -136,16 +134,16 @@ class CustomJvp(HigherOrderRule):
         function = rules.program.function(symbol)
         moving = chosen(linear, taken)
         zero = out_zeros(function, len(moving))
-        ct_pattern = tuple([not z for z in chosen(zero, moving)])
+        ct_pattern = inverted(chosen(zero, moving))
         ignored = in_zeros(function, len(nonzero))
         types = list(function.type.inputs)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
             fixed, handed = split(args, linear.count(False))
-            operands = left_out(filled(fixed, [not is_linear for is_linear in linear]), taken)
+            operands = left_out(filled(fixed, inverted(linear)), taken)
             cotangents = left_out(filled(handed, nonzero), ignored)
             operands += instantiated(cotangents, types[len(operands) :])
-            outs = filled(call(rules, symbol, operands), [not z for z in zero])
+            outs = filled(call(rules, symbol, operands), inverted(zero))
             return present(chosen(outs, moving))
 
         return Emitter(ct_pattern, write)
@@ -186,9 +184,7 @@ def _rule_for(rules: Rules, op: Any, kind: str, key: str, wanted: Mask) -> tuple
     names = "transposes" if kind == "transpose" else "batches"
     symbols = symbol_uses(op.attributes[names]) if names in op.attributes else ()
     masks = {s: attribute(rules.program.function(s), key) for s in symbols}
-    symbol = fitting(
-        [not w for w in wanted], ((s, [not m for m in mask]) for s, mask in masks.items())
-    )
+    symbol = fitting(inverted(wanted), ((s, inverted(mask)) for s, mask in masks.items()))
     if symbol is not None:
         return symbol, masks[symbol]
     error = attribute(op, f"{kind}_error")
@@ -261,7 +257,7 @@ def _rules_of(attributes: Any) -> list[str]:
 
 def _fitting(rules: Rules, op: Any, active: Mask) -> func.FuncOp:
     """The rule that takes the fewest tangents besides those of active operands."""
-    attributes = rules.told(op, tuple(not a for a in active)) if any(active) else {}
+    attributes = rules.told(op, inverted(active)) if any(active) else {}
     if "jvp_jaxpr" not in attributes:
         rules.program.trace_rules(of=op)
         attributes = op.attributes
@@ -301,7 +297,7 @@ def _batch_rules(
     # The rules have to agree.
     for symbol, function, rule_dims in zip(symbols, functions, in_dims, strict=True):
         own = batched_results(rules, symbol, rule_dims, axis)
-        of_tangents = filled(own[n:], [not zero for zero in out_zeros(function, n)])
+        of_tangents = filled(own[n:], inverted(out_zeros(function, n)))
         wanted = tuple(map(joined, wanted, own[:n], of_tangents))
     for symbol, function, rule_dims in zip(symbols, functions, in_dims, strict=True):
         out_axes = (*wanted, *left_out(wanted, out_zeros(function, n)))

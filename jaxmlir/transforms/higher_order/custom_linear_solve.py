@@ -15,7 +15,7 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import build, create, instantiated, symbol_ref
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import batched_type, tangent_type_of
-from jaxmlir.support.masks import Dims, Mask, filled
+from jaxmlir.support.masks import Dims, Mask, filled, inverted
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, waiting
 from jaxmlir.transforms.higher_order.call import linearize_call_of
 from jaxmlir.transforms.higher_order.custom_rules import error_at, joined
@@ -105,9 +105,7 @@ class CustomLinearSolve(HigherOrderRule):
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
             cts = args[linear.count(False) :]
             right = instantiated(filled(cts, nonzero[: solve.size]), types)
-            values = instantiated(
-                filled(args, [not lin for lin in linear[: solve.num_consts]]), of_consts
-            )
+            values = instantiated(filled(args, inverted(linear[: solve.num_consts])), of_consts)
             consts = [v for name in _NAMES for v in solve.of(values, _TRANSPOSE[name])]
             outs = transposed.create([*consts, *right])
             return [v for v, want in zip(outs, of_right, strict=False) if want]

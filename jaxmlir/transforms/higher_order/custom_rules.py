@@ -5,20 +5,33 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jaxmlir._compat import dtypes
-from jaxmlir.bridge.custom_rules.pending import DerivedSource, PendingRules
+from jaxmlir.bridge.custom_rules.pending import (
+    Attributes,
+    DerivedSource,
+    NamedRules,
+    PendingRules,
+)
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import attribute, create, symbol_ref
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES as OF_RULES
-from jaxmlir.dialect.custom_rule_ops import MARK, fitting, is_choosy, is_untraced, refused
+from jaxmlir.dialect.custom_rule_ops import (
+    MARK,
+    fitting,
+    in_zeros,
+    is_choosy,
+    is_untraced,
+    out_zeros,
+    refused,
+)
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import JaxmlirError, TransformError
-from jaxmlir.support.masks import Dims, Mask, filled
+from jaxmlir.support.masks import Dims, Mask, filled, inverted
 from jaxmlir.transforms.emitters import Emitter
 from jaxmlir.transforms.jax_rules import bound
 from jaxmlir.transforms.templates import Rules
@@ -52,16 +65,6 @@ def error_at(op: Any, message: str) -> TransformError:
     return locations.error_at(TransformError, op.location, f"'{op.operation.name}' op: {message}")
 
 
-def in_zeros(rule: func.FuncOp, count: int) -> Mask:
-    """Which (co)tangents a rule assumes to be zero, and so does not take."""
-    return attribute(rule, "jaxpr.in_zeros", (False,) * count)
-
-
-def out_zeros(rule: func.FuncOp, count: int) -> Mask:
-    """Which of its (co)tangents a rule leaves out because they are zero."""
-    return attribute(rule, "jaxpr.out_zeros", (False,) * count)
-
-
 def fitting_rule(
     rules: Rules,
     op: Any,
@@ -83,7 +86,7 @@ def fitting_rule(
     """
     functions = [rules.program.function(symbol) for symbol in symbols]
     cases = ((function, in_zeros(function, len(nonzero))) for function in functions)
-    function = fitting([not nz for nz in nonzero], cases)
+    function = fitting(inverted(nonzero), cases)
     if function is None:
         symbol = attributes[name].value if name in attributes else rule_symbol(op, name)
         zeros = in_zeros(rules.program.function(symbol), len(nonzero))
@@ -94,7 +97,7 @@ def fitting_rule(
 def places_given(rule: func.FuncOp, count: int, first: int = 0) -> list[int | None]:
     """The position of each of a rule's (co)tangents among its results, whose first is ``first``;
     ``None`` if left out."""
-    gives = [not zero for zero in out_zeros(rule, count)]
+    gives = inverted(out_zeros(rule, count))
     return filled(itertools.count(first), gives)
 
 
@@ -167,9 +170,7 @@ class Batch(NamedTuple):
     settled: bool = False
 
 
-BatchAttributes = Callable[
-    [Rules, dict[str, ir.Attribute], Batch], tuple[dict[str, ir.Attribute], Dims]
-]
+BatchAttributes = Callable[[Rules, Attributes, Batch], tuple[Attributes, Dims]]
 """Writes the batched rules of an op with these attributes; gives the attributes that name them, and
 the dimensions that the results need to have."""
 
@@ -192,7 +193,7 @@ def batch_call(
 
 def with_batched_rules(
     rules: Rules, op: Any, batch: Batch, batch_attributes: BatchAttributes
-) -> tuple[dict[str, ir.Attribute], Dims]:
+) -> tuple[Attributes, Dims]:
     """The attributes of a batched op, and the dimensions of its results.
 
     Untraced rules are batched when they are traced.  Then it is too late to batch a result whose
@@ -202,7 +203,7 @@ def with_batched_rules(
     """
     tracing, out_dims = rules.program.rule_tracing, batch.out_dims
 
-    def mark(attributes: dict[str, ir.Attribute], out_dims: Dims) -> dict[str, ir.Attribute]:
+    def mark(attributes: Attributes, out_dims: Dims) -> Attributes:
         settled = batch._replace(out_dims=out_dims, settled=True)
         source = _BatchedSource(tracing.table.of(op), batch_attributes, settled)
         return attributes | {MARK: tracing.table.number(source)}
@@ -239,21 +240,15 @@ class _BatchedSource(DerivedSource):
     batch_attributes: BatchAttributes
     batch: Batch
 
-    def trace(
-        self, attributes: dict[str, ir.Attribute], pending: PendingRules
-    ) -> Iterator[tuple[str, ir.Attribute]]:
+    def trace(self, attributes: Attributes, pending: PendingRules) -> NamedRules:
         traced = self._traced(self.of.trace(attributes, pending))
         return self._batched(attributes, traced, pending)
 
-    def tell(
-        self, attributes: dict[str, ir.Attribute], pending: PendingRules, zeros: Mask
-    ) -> Iterator[tuple[str, ir.Attribute]]:
+    def tell(self, attributes: Attributes, pending: PendingRules, zeros: Mask) -> NamedRules:
         plain = {k: v for k, v in attributes.items() if k not in OF_RULES}
         return self._batched(plain, self._traced(self.of.tell(plain, pending, zeros)), pending)
 
-    def backward(
-        self, pending: PendingRules, in_zeros: Mask, ct_zeros: Mask | None
-    ) -> Iterator[tuple[str, ir.Attribute]]:
+    def backward(self, pending: PendingRules, in_zeros: Mask, ct_zeros: Mask | None) -> NamedRules:
         """The backward rules, batched with the forward rule whose residuals they take."""
         of_call = self._traced(self.of.tell({}, pending, in_zeros))
         backward = self._traced(self.of.backward(pending, in_zeros, ct_zeros))
@@ -273,17 +268,17 @@ class _BatchedSource(DerivedSource):
             elif name == "bwd_error":
                 yield name, value
 
-    def _traced(self, rules: Iterator[tuple[str, ir.Attribute]]) -> dict[str, ir.Attribute]:
+    def _traced(self, rules: NamedRules) -> Attributes:
         """The rules of the original op, traced where the batch's axis has its name."""
         with bound(self.batch.axis):
             return dict(rules)
 
     def _batched(
         self,
-        attributes: dict[str, ir.Attribute],
-        traced: dict[str, ir.Attribute],
+        attributes: Attributes,
+        traced: Attributes,
         pending: PendingRules,
-    ) -> Iterator[tuple[str, ir.Attribute]]:
+    ) -> NamedRules:
         """The batched rules, in place of the traced ones."""
         attributes = attributes | traced
         rules = pending.once(Rules)

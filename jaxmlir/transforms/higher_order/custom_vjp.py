@@ -20,11 +20,18 @@ from typing import Any
 from jaxmlir.bridge.custom_rules.pending import Backward, forward_mode_error
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import attribute, create, instantiated, symbol_ref
-from jaxmlir.dialect.custom_rule_ops import MARK, backward_rules, fitting, vjp_rules
+from jaxmlir.dialect.custom_rule_ops import (
+    MARK,
+    backward_rules,
+    fitting,
+    in_zeros,
+    out_zeros,
+    vjp_rules,
+)
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.types import batched_type, has_tangent, tangent_type
 from jaxmlir.rewriting.dedupe import rename
-from jaxmlir.support.masks import Dims, Mask, chosen, filled, left_out
+from jaxmlir.support.masks import Dims, Mask, chosen, filled, inverted, left_out
 from jaxmlir.transforms.emitters import Emitter, Linearization
 from jaxmlir.transforms.higher_order.custom_rules import (
     Batch,
@@ -34,11 +41,9 @@ from jaxmlir.transforms.higher_order.custom_rules import (
     batched_with_rules,
     error_at,
     fitting_rule,
-    in_zeros,
     is_float0,
     joined,
     keep_attributes,
-    out_zeros,
     places_given,
     with_batched_rules,
 )
@@ -162,7 +167,7 @@ def _derivative(
     """The forward rule for the active operands, and the attributes of the custom_lin that is the
     derivative of the call.  If none is used, nobody calls the backward rule, which may take far
     longer to trace than all else."""
-    zeros = tuple(not a for a in active)
+    zeros = inverted(active)
     traced = rules.told(op, zeros)
     if not (traced or is_used):
         alone = rules.forward_alone(op)
@@ -187,7 +192,7 @@ def _derivative(
 
 def _backward(rules: Rules, op: Any, nonzero: Mask) -> func.FuncOp:
     """The backward rule for the nonzero cotangents."""
-    traced = rules.told(op, tuple(not nz for nz in nonzero))
+    traced = rules.told(op, inverted(nonzero))
     if "bwd" in traced:
         return rules.program.function(traced["bwd"].value)
     rules.program.trace_rules(of=op)
@@ -275,7 +280,7 @@ def _batch_lin_attributes(
     if not bwds:
         return {}, out_dims
     num_res = codec.decode(attributes["num_res"])
-    takes = [not zero for zero in codec.decode(attributes["in_zeros"])]
+    takes = inverted(codec.decode(attributes["in_zeros"]))
     dims_in = tuple(filled(dims[num_res:], takes))
 
     def write(entry: BatchedRules) -> Dims:

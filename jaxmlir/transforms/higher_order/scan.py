@@ -32,6 +32,7 @@ from jaxmlir.dialect.builder import (
     inline,
     instantiated,
     is_constant,
+    put_instead,
     returned,
     set_results,
     zeros,
@@ -44,6 +45,7 @@ from jaxmlir.support.masks import (
     chosen,
     filled,
     fixpoint,
+    inverted,
     left_out,
     present,
     split,
@@ -189,7 +191,7 @@ class Scan(HigherOrderRule):
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
             fixed, cts = split(args, linear.count(False))
-            consts, _, xs = scan.operands(filled(fixed, [not lin for lin in linear]))
+            consts, _, xs = scan.operands(filled(fixed, inverted(linear)))
             sums = [zeros(linear_type(t)) for t in chosen(const_types, given_consts)]
             handed, slices = split(cts, sum(ct_carry))
             carried = instantiated(
@@ -419,7 +421,7 @@ def _two_bodies(
         kind == "invariant" or (kind == "operand" and i < num_consts) for kind, i in sources
     ]
     residuals, tangents = split(list(lin.arguments), len(sources))
-    sliced = [not i for i in invariant]
+    sliced = inverted(invariant)
     set_arguments(lin, [*chosen(residuals, invariant), *tangents, *chosen(residuals, sliced)])
     ordered = (*chosen(sources, invariant), *chosen(sources, sliced))
     return SplitScanBodies(hoisted, first, second, ordered, sum(invariant))
@@ -507,14 +509,11 @@ def _split_calls(
             continue
         with ir.InsertionPoint(op), op.location:
             outs = halves.known.inline(left_out(operands, unknown))
-            first = left_out(results, halves.unknown.pattern)
-            residuals = outs[len(first) :]
+            later = halves.unknown.pattern
+            first, residuals = split(outs, later.count(False))
             rest = halves.unknown.inline([*residuals, *chosen(operands, unknown)])
         known.update(outs)
-        second = chosen(results, halves.unknown.pattern)
-        for old, new in (*zip(first, outs, strict=False), *zip(second, rest, strict=True)):
-            old.replace_all_uses_with(new)
-        op.operation.erase()
+        put_instead(op, filled(rest, later, filled(first, inverted(later))))
 
 
 def _dependent_results(rules: Rules, symbol: str, unknown: Sequence[bool]) -> Mask:

@@ -13,8 +13,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -38,21 +37,21 @@ from jaxmlir.transforms.inverses.rule import (
     Formula,
     Formulas,
     dense_log_det,
-    learn,
     log_difference,
     rule,
 )
 from jaxmlir.transforms.inverses.solver import InverseFunction, InverseRule, NotInvertible, Site
 
 
-@dataclass(frozen=True)
-class LibraryFunction:
-    """A function of JAX's library."""
+class LibraryFunction(NamedTuple):
+    """A function of JAX's library that is inverted as a whole."""
 
     module: str
-    formulas: Formulas
+    formulas: dict[int, tuple[Callable[..., Any], Callable[..., Any]]]
+    """For each operand that can be solved for, the fields of its :class:`Formula`."""
     positive: str = ""
-    """The second parameter, if the function is many-to-one unless that is positive."""
+    """The second parameter, if there is one that the function is one-to-one only for positive
+    values of.  The formulas take it as their last argument."""
 
     def check(self, site: Site) -> None:
         """Fails if the parameter is known not to be positive; an argument is not checked."""
@@ -64,31 +63,16 @@ class LibraryFunction:
             raise NotInvertible(f"it is many-to-one for {self.positive} {least:g}, expected > 0")
 
 
-def _unary(solve: Callable[..., Any], log_slope: Callable[..., Any]) -> Formulas:
-    return Formulas({(0,): Formula(solve, log_slope)}, elementwise=True)
-
-
-_LOGADDEXP = Formula(log_difference, lambda x, z, b: x - z)
-
-
-# A parameter of a call is an operand; at its default it is a constant in the called function.
-
-
-def _unleaky(y: Any, slope: Any = None, *, negative_slope: Any) -> Any:
-    return jnp.where(y >= 0, y, y / (negative_slope if slope is None else slope))
-
-
-def _leaky_log_slope(x: Any, y: Any, slope: Any = None, *, negative_slope: Any) -> Any:
-    slope = negative_slope if slope is None else slope
+def _leaky_log_slope(x: Any, y: Any, slope: Any) -> Any:
     return jnp.where(y >= 0, 0.0, jnp.log(jnp.abs(slope)))
 
 
-def _unelu(y: Any, scale: Any = None, *, alpha: Any) -> Any:
-    return jnp.where(y > 0, y, lax.log1p(jnp.minimum(y, 0) / (alpha if scale is None else scale)))
+def _unelu(y: Any, scale: Any) -> Any:
+    return jnp.where(y > 0, y, lax.log1p(jnp.minimum(y, 0) / scale))
 
 
-def _elu_log_slope(x: Any, y: Any, scale: Any = None, *, alpha: Any) -> Any:
-    return jnp.where(y > 0, 0.0, jnp.log(alpha if scale is None else scale) + x)
+def _elu_log_slope(x: Any, y: Any, scale: Any) -> Any:
+    return jnp.where(y > 0, 0.0, jnp.log(scale) + x)
 
 
 def _soft_sign_log_slope(x: Any, y: Any) -> Any:
@@ -97,27 +81,40 @@ def _soft_sign_log_slope(x: Any, y: Any) -> Any:
     return power * lax.log1p(lax.abs(x))
 
 
-def _parametric(name: str, solve: Callable[..., Any], log_slope: Callable[..., Any]) -> Formulas:
-    formula = Formula(solve, log_slope)
-    return Formulas({(0,): formula}, attributes=(name,), elementwise=True)
-
-
 LIBRARY: dict[str, LibraryFunction] = {
     "logaddexp": LibraryFunction(
-        "jax.numpy", Formulas({(0,): _LOGADDEXP, (1,): _LOGADDEXP}, elementwise=True)
+        "jax.numpy", dict.fromkeys((0, 1), (log_difference, lambda x, z, b: x - z))
     ),
     "logit": LibraryFunction(
-        "jax.scipy.special", _unary(lax.logistic, lambda x, y: -lax.log(x) - lax.log1p(-x))
+        "jax.scipy.special", {0: (lax.logistic, lambda x, y: -lax.log(x) - lax.log1p(-x))}
     ),
     "leaky_relu": LibraryFunction(
-        "jax.nn", _parametric("negative_slope", _unleaky, _leaky_log_slope), "negative_slope"
+        "jax.nn",
+        {0: (lambda y, slope: jnp.where(y >= 0, y, y / slope), _leaky_log_slope)},
+        "negative_slope",
     ),
-    "elu": LibraryFunction("jax.nn", _parametric("alpha", _unelu, _elu_log_slope), "alpha"),
+    "elu": LibraryFunction("jax.nn", {0: (_unelu, _elu_log_slope)}, "alpha"),
     "soft_sign": LibraryFunction(
-        "jax.nn", _unary(lambda y: y / (1 - lax.abs(y)), _soft_sign_log_slope)
+        "jax.nn", {0: (lambda y: y / (1 - lax.abs(y)), _soft_sign_log_slope)}
     ),
 }
 """The known library functions, by name."""
+
+
+@functools.cache
+def _rule_of(name: str) -> Formulas:
+    """The rule of a library function.  A parameter of a call is an operand; at its default it is a
+    constant in the called function, which the formulas take from JAX."""
+    function = LIBRARY[name]
+    formulas = {(i,): Formula(*fields) for i, fields in function.formulas.items()}
+    if function.positive:
+        solve, log_slope = function.formulas[0]
+        default = inspect.signature(_function(name)).parameters[function.positive].default
+        formulas[0,] = Formula(
+            lambda y, value=default: solve(y, value),
+            lambda x, y, value=default: log_slope(x, y, value),
+        )
+    return Formulas(formulas, elementwise=True)
 
 
 def learn_known(site: Site, symbol: str) -> bool:
@@ -136,18 +133,12 @@ def learn_known(site: Site, symbol: str) -> bool:
     if not site.memory["library"]:
         return False
     LIBRARY[name].check(site)
-    learn(LIBRARY[name].formulas, site, _defaults(name))
+    _rule_of(name).learn(site)
     return True
 
 
 def _function(name: str) -> Callable[..., Any] | None:
     return getattr(importlib.import_module(LIBRARY[name].module), name, None)
-
-
-def _defaults(name: str) -> dict[str, Any]:
-    """The defaults of a library function's parameters."""
-    parameters = inspect.signature(_function(name)).parameters.values()
-    return {p.name: p.default for p in parameters}
 
 
 @functools.cache
@@ -194,8 +185,10 @@ class CallInverse(InverseRule):
             return
         site.inverted = masks if inverted.log_det else None
         arguments = chosen(site.results, masks[1]) + chosen(site.operands, masks[0])
-        values = [site.whole(v) for v in arguments]
-        distribute(site, inverted, self._write(site, inverted, values))
+        outs = self._write(site, inverted, [site.whole(v) for v in arguments])
+        targets = [site.operands[i] for i in inverted.arguments]
+        targets += [site.results[i] for i in inverted.results]
+        site.answer(targets, outs[: len(targets)], outs[-1] if inverted.log_det else None)
 
     def _write(self, site: Site, inverted: InverseFunction, values: Any) -> list[ir.Value]:
         function = site.solver.rules.program.function(inverted.symbol)
@@ -208,13 +201,6 @@ class CallInverse(InverseRule):
             attributes = {k: v for k, v in site.op.attributes.items() if k in names}
         attributes["jaxpr"] = symbol_ref(inverted.symbol)
         return site.create(name, function.type.results, values, attributes)
-
-
-def distribute(site: Site, inverted: InverseFunction, outs: list[ir.Value]) -> None:
-    """Reports the results of a call of an inverted function."""
-    targets = [site.operands[i] for i in inverted.arguments]
-    targets += [site.results[i] for i in inverted.results]
-    site.answer(targets, outs[: len(targets)], outs[-1] if inverted.log_det else None)
 
 
 def callee(site: Site) -> str:

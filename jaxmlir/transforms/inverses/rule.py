@@ -141,7 +141,19 @@ class Formulas(InverseRule):
     in a product with zero.  Only constants are compared with them."""
 
     def learn(self, site: Site) -> None:
-        learn(self, site)
+        """Solves for the unknown operands, if the results are known."""
+        results = [site.whole(v) for v in site.results]
+        unknown = tuple(i for i, v in enumerate(site.operands) if site.whole(v) is None)
+        if not unknown:
+            return
+        formula, targets = self._formula(site, unknown)
+        all_known = all(v is not None for v in results)
+        if all_known and formula is not None and not self._in_part(site, targets):
+            self._solve(site, formula, unknown, targets, results)
+        elif self.elementwise:
+            self._by_element(site)
+            if formula is not None and not any(_is_lost(self, site, t).any() for t in targets):
+                self._by_case(site, formula, unknown, targets)
 
     def why_not(self, site: Site) -> str | None:
         for i, operand in enumerate(site.operands):
@@ -154,44 +166,145 @@ class Formulas(InverseRule):
         if self.elementwise:
             forward(site)
 
+    def _formula(
+        self, site: Site, unknown: tuple[int, ...]
+    ) -> tuple[Formula | None, list[ir.Value]]:
+        """The formula for some operands, and the values that it gives."""
+        targets = [site.operands[i] for i in unknown]
+        if len(unknown) > 1 and len(set(targets)) == 1:
+            return self.same.get(unknown), targets[:1]
+        return self.formulas.get(unknown), targets
 
-def learn(rule: Formulas, site: Site, attributes: Mapping[str, Any] | None = None) -> None:
-    """Solves for the unknown operands, if the results are known.  ``attributes`` are those that the
-    formulas take; by default they are read from the op."""
-    results = [site.whole(v) for v in site.results]
-    all_known = all(v is not None for v in results)
-    unknown = tuple(i for i, v in enumerate(site.operands) if site.whole(v) is None)
-    if not unknown:
-        return
-    formula, targets = _formula(rule, site, unknown)
-    step = _RuleApplication(rule, site, attributes)
-    if all_known and formula is not None and not _in_part(rule, site, targets):
-        step.solve(formula, unknown, targets, results, None)
-    elif rule.elementwise:
-        step.by_element()
-        if formula is not None and not any(_is_lost(rule, site, t).any() for t in targets):
-            step.by_case(formula, unknown, targets)
+    def _in_part(self, site: Site, targets: Sequence[ir.Value]) -> bool:
+        """Whether some elements of the operands are known, or cannot be solved for."""
+        return self.elementwise and any(
+            site.solver.of(target).pieces or _is_lost(self, site, target).any()
+            for target in targets
+        )
 
+    def _by_element(self, site: Site) -> None:
+        """Solves for the elements for which all else is known: each element is an equation of its
+        own, and is solved once."""
+        (result,) = site.results
+        shape = site.solver.of(result).shape
+        if not site.solver.of(result).static:
+            return
+        for target in dict.fromkeys(site.operands):
+            knowledge = site.solver.of(target)
+            if knowledge.whole is not None or knowledge.shape != shape:
+                continue
+            solvable = site.solver.of(result).known() & ~knowledge.known()
+            for operand in site.operands:
+                if operand != target:
+                    solvable = solvable & _known_elements(site.solver.of(operand), shape)
+            if self.lost:
+                solvable = solvable & ~_is_lost(self, site, target)
+            places = tuple(i for i, v in enumerate(site.operands) if v == target)
+            formula, targets = self._formula(site, places)
+            if formula is not None and solvable.any():
+                where = np.flatnonzero(solvable)
+                where = where.reshape(box_shape(where, shape))
+                elements = site.solver.take(result, where)
+                self._solve(site, formula, places, targets, [elements], where)
 
-def _formula(
-    rule: Formulas, site: Site, unknown: tuple[int, ...]
-) -> tuple[Formula | None, list[ir.Value]]:
-    """The formula for some operands, and the values that it gives."""
-    targets = [site.operands[i] for i in unknown]
-    if len(unknown) > 1 and len(set(targets)) == 1:
-        return rule.same.get(unknown), targets[:1]
-    return rule.formulas.get(unknown), targets
+    def _by_case(
+        self, site: Site, formula: Formula, unknown: tuple[int, ...], targets: Sequence[ir.Value]
+    ) -> None:
+        """Solves for the elements that a predicate selects, if the result is known for these."""
+        knowledge = site.solver.of(site.results[0])
+        for part, value in list(knowledge.parts.items()):
+            if part.of is not None and part not in site.done:
+                site.done.add(part)
+                self._solve(site, formula, unknown, targets, [value], part=part)
 
+    def _solve(
+        self,
+        site: Site,
+        formula: Formula,
+        unknown: tuple[int, ...],
+        targets: Sequence[ir.Value],
+        results: Sequence[ir.Value],
+        where: np.ndarray | None = None,
+        part: ValuePart | None = None,
+    ) -> None:
+        """Applies a formula to whole values, the elements ``where``, or those ``part`` selects."""
+        attributes = self._attributes(site)
+        if self.check is not None:
+            self.check(unknown, *(aval_of(v.type) for v in site.operands), **attributes)
+        shape = site.solver.of(site.results[0]).shape
+        known_args = [
+            _at(site, v, where, shape) for i, v in enumerate(site.operands) if i not in unknown
+        ]
+        inputs = [*results, *known_args]
+        avals = [aval_of(v.type) for v in targets]
 
-def _in_part(rule: Formulas, site: Site, targets: Sequence[ir.Value]) -> bool:
-    """Whether some elements of the operands are known, or cannot be solved for."""
-    if not rule.elementwise:
-        return False
-    for target in targets:
-        knowledge = site.solver.of(target)
-        if knowledge.pieces or _is_lost(rule, site, target).any():
-            return True
-    return False
+        def solved(*args: Any) -> list[Any]:
+            outs = formula.solve(*args, **attributes)
+            outs = outs if len(avals) > 1 else (outs,)
+            if self.elementwise and where is None:
+                outs = [_first(x, a.shape) for x, a in zip(outs, avals, strict=True)]
+            return [typed(x, a) for x, a in zip(outs, avals, strict=True)]
+
+        values = site.emit(("solve", formula, unknown, len(targets)), solved, inputs)
+        if site.solver.log_det is not None and formula.log_det is not None:
+            self._add_log_det(site, formula, unknown, values, inputs, part)
+        for target, value in zip(targets, values, strict=True):
+            if part is not None:
+                site.solver.tell_part(target, part, value)
+            else:
+                site.tell(target, value, where)
+
+    def _attributes(self, site: Site) -> dict[str, Any]:
+        """The arguments of the formulas besides values."""
+        if self.attributes is None:
+            return site.params
+        return {name: site.params[name] for name in self.attributes}
+
+    def _add_log_det(
+        self,
+        site: Site,
+        formula: Formula,
+        unknown: tuple[int, ...],
+        solved: Sequence[ir.Value],
+        inputs: Sequence[ir.Value],
+        part: ValuePart | None,
+    ) -> None:
+        """Subtracts log|det| of the op in the operands that were found."""
+        dtypes = {aval_of(v.type).dtype for v in solved}
+        if not any(jnp.issubdtype(d, jnp.inexact) for d in dtypes):
+            return
+        # A holomorphic map between vectors of complex numbers counts as one of twice as many real
+        # ones.
+        per_number = 2 if any(jnp.issubdtype(d, jnp.complexfloating) for d in dtypes) else 1
+        dtype, n = site.solver.log_det, len(solved)
+        masked = [] if part is None else [site.whole(part.of)]
+        log_det = formula.log_det
+        numbers = [sum(map(_numbers, values)) for values in (solved, inputs[: len(site.results)])]
+        if log_det is UNDEFINED or numbers[0] != numbers[1]:
+            raise NotInvertible("its results are not independent, so it has no log-determinant")
+        if log_det is JACOBIAN:
+            log_det = (_slopes if self.elementwise else _slogdet)(site, unknown)
+        else:
+            log_det = functools.partial(log_det, **self._attributes(site))
+
+        def total(*args: Any) -> list[Any]:
+            xs, rest = args[:n], args[n : len(args) - len(masked)]
+            logs = jnp.asarray(log_det(*xs, *rest))
+            # log|z| is the real part of log(z).
+            logs = (lax.real(logs) if jnp.iscomplexobj(logs) else logs).astype(dtype)
+            if self.elementwise and logs.shape != xs[0].shape:
+                # A slope that is the same for all elements counts for each.
+                logs = jnp.broadcast_to(logs, xs[0].shape)
+            for which in args[len(args) - len(masked) :]:
+                selected = which == jnp.asarray(part.number, which.dtype)
+                logs = lax.select(selected, logs, jnp.zeros_like(logs))
+            if logs.ndim:
+                logs = lax.reduce_sum(logs, tuple(range(logs.ndim)))
+            return [logs if per_number == 1 else per_number * logs]
+
+        key = ("log_det", formula, unknown, n, str(dtype), part and (part.number, part.count))
+        (cost,) = site.emit(key, total, [*solved, *inputs, *masked])
+        site.solver.costs.append(cost)
 
 
 def _is_lost(rule: Formulas, site: Site, target: ir.Value) -> np.ndarray:
@@ -210,103 +323,6 @@ def is_constant(site: Site, operand: ir.Value, values: Sequence[int]) -> np.ndar
     if static is None:
         return np.zeros(result.size if result.static else 0, bool)
     return np.broadcast_to(np.isin(static, values), result.shape).ravel()
-
-
-@dataclass
-class _RuleApplication:
-    """The application of a rule to an op."""
-
-    rule: Formulas
-    site: Site
-    given_attributes: Mapping[str, Any] | None
-
-    @functools.cached_property
-    def attributes(self) -> dict[str, Any]:
-        """The arguments of the formulas besides values."""
-        names = self.rule.attributes
-        if names is None:
-            return self.site.params
-        attributes = self.given_attributes
-        if attributes is None:
-            attributes = self.site.params if names else {}
-        return {name: attributes[name] for name in names}
-
-    def by_element(self) -> None:
-        """Solves for the elements for which all else is known: each element is an equation of its
-        own, and is solved once."""
-        site = self.site
-        (result,) = site.results
-        shape = site.solver.of(result).shape
-        if not site.solver.of(result).static:
-            return
-        for target in dict.fromkeys(site.operands):
-            knowledge = site.solver.of(target)
-            if knowledge.whole is not None or knowledge.shape != shape:
-                continue
-            solvable = site.solver.of(result).known() & ~knowledge.known()
-            for operand in site.operands:
-                if operand != target:
-                    solvable = solvable & _known_elements(site.solver.of(operand), shape)
-            if self.rule.lost:
-                solvable = solvable & ~_is_lost(self.rule, site, target)
-            places = tuple(i for i, v in enumerate(site.operands) if v == target)
-            formula, targets = _formula(self.rule, site, places)
-            if formula is not None and solvable.any():
-                where = np.flatnonzero(solvable)
-                where = where.reshape(box_shape(where, shape))
-                elements = site.solver.take(result, where)
-                self.solve(formula, places, targets, [elements], where)
-
-    def by_case(
-        self, formula: Formula, unknown: tuple[int, ...], targets: Sequence[ir.Value]
-    ) -> None:
-        """Solves for the elements that a predicate selects, if the result is known for these."""
-        knowledge = self.site.solver.of(self.site.results[0])
-        for part, value in list(knowledge.parts.items()):
-            if part.of is not None and part not in self.site.done:
-                self.site.done.add(part)
-                self.solve(formula, unknown, targets, [value], None, part)
-
-    def solve(
-        self,
-        formula: Formula,
-        unknown: tuple[int, ...],
-        targets: Sequence[ir.Value],
-        results: Sequence[ir.Value],
-        where: np.ndarray | None,
-        part: ValuePart | None = None,
-    ) -> None:
-        """Applies a formula to whole values, the elements ``where``, or those ``part`` selects."""
-        site, attributes = self.site, self.attributes
-        if self.rule.check is not None:
-            self.rule.check(unknown, *(aval_of(v.type) for v in site.operands), **attributes)
-        shape = site.solver.of(site.results[0]).shape
-        known_args = [
-            _at(site, v, where, shape) for i, v in enumerate(site.operands) if i not in unknown
-        ]
-        inputs = [*results, *known_args]
-        avals = [aval_of(v.type) for v in targets]
-
-        def solved(*args: Any) -> list[Any]:
-            outs = formula.solve(*args, **attributes)
-            outs = outs if len(avals) > 1 else (outs,)
-            if self.rule.elementwise and where is None:
-                outs = [_first(x, a.shape) for x, a in zip(outs, avals, strict=True)]
-            return [typed(x, a) for x, a in zip(outs, avals, strict=True)]
-
-        kind = (unknown, len(targets), *self._extra())
-        values = site.emit(("solve", formula, kind), solved, inputs)
-        if site.solver.log_det is not None and formula.log_det is not None:
-            _add_log_det(self.rule, formula, attributes, site, kind, values, inputs, part)
-        for target, value in zip(targets, values, strict=True):
-            if part is not None:
-                site.solver.tell_part(target, part, value)
-            else:
-                site.tell(target, value, where)
-
-    def _extra(self) -> tuple[Any, ...]:
-        """A key for the formulas' attributes, if they are not the op's."""
-        return () if self.given_attributes is None else tuple(self.attributes.items())
 
 
 def forward(site: Site) -> None:
@@ -373,54 +389,6 @@ def typed(x: Any, aval: Any) -> Any:
     return lax.convert_element_type_p.bind(
         x, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None
     )
-
-
-def _add_log_det(
-    rule: Formulas,
-    formula: Formula,
-    attributes: Mapping[str, Any],
-    site: Site,
-    kind: tuple[Any, ...],
-    solved: Sequence[ir.Value],
-    inputs: Sequence[ir.Value],
-    part: ValuePart | None,
-) -> None:
-    """Subtracts log|det| of the op in the operands that were found."""
-    dtypes = {aval_of(v.type).dtype for v in solved}
-    if not any(jnp.issubdtype(d, jnp.inexact) for d in dtypes):
-        return
-    # A holomorphic map between vectors of complex numbers counts as one of twice as many real ones.
-    per_number = 2 if any(jnp.issubdtype(d, jnp.complexfloating) for d in dtypes) else 1
-    dtype = site.solver.log_det
-    unknown, n = kind[0], len(solved)
-    masked = [] if part is None else [site.whole(part.of)]
-    log_det = formula.log_det
-    numbers = [sum(map(_numbers, values)) for values in (solved, inputs[: len(site.results)])]
-    if log_det is UNDEFINED or numbers[0] != numbers[1]:
-        raise NotInvertible("its results are not independent, so it has no log-determinant")
-    if log_det is JACOBIAN:
-        log_det = (_slopes if rule.elementwise else _slogdet)(site, unknown)
-    else:
-        log_det = functools.partial(log_det, **attributes)
-
-    def total(*args: Any) -> list[Any]:
-        xs, rest = args[:n], args[n : len(args) - len(masked)]
-        logs = jnp.asarray(log_det(*xs, *rest))
-        # log|z| is the real part of log(z).
-        logs = (lax.real(logs) if jnp.iscomplexobj(logs) else logs).astype(dtype)
-        if rule.elementwise and logs.shape != xs[0].shape:
-            # A slope that is the same for all elements counts for each.
-            logs = jnp.broadcast_to(logs, xs[0].shape)
-        for which in args[len(args) - len(masked) :]:
-            selected = which == jnp.asarray(part.number, which.dtype)
-            logs = lax.select(selected, logs, jnp.zeros_like(logs))
-        if logs.ndim:
-            logs = lax.reduce_sum(logs, tuple(range(logs.ndim)))
-        return [logs if per_number == 1 else per_number * logs]
-
-    key = ("log_det", formula, kind, str(dtype), part and (part.number, part.count))
-    (cost,) = site.emit(key, total, [*solved, *inputs, *masked])
-    site.solver.costs.append(cost)
 
 
 def _numbers(value: ir.Value) -> Any:

@@ -124,7 +124,7 @@ class ScanInverse(InverseRule):
         computed = [*carried, *ys]
         if not part.symbol or all(site.known([site.results[i] for i in computed])):
             return carried
-        outs = [len(part.arguments) + part.results.index(i) for i in computed]
+        outs = part.places((), computed)
         init = [loop.init[i] for i in carried]
         operands = [*chosen(loop.consts, consts), *init, *chosen(loop.xs, xs)]
         function = rearranged(site, part, range(len(operands)), outs, False)
@@ -150,9 +150,7 @@ class ScanInverse(InverseRule):
         # The inverse takes (ys, consts, carry, xs); a scan's body takes (consts, carry, xs, ys).
         n_args = sum(args)
         order = [*range(n_args, n_args + sum(ys)), *range(n_args)]
-        first = len(inverted.arguments)
-        outs = [first + inverted.results.index(i) for i in range(n)]
-        outs += [*range(first), *(first + inverted.results.index(i) for i in new_ys)]
+        outs = inverted.places((), range(n)) + inverted.places(inverted.arguments, new_ys)
         function = rearranged(site, inverted, order, outs, inverted.log_det)
         operands = [*loop.consts, *loop.init, *chosen(loop.xs, xs), *chosen(loop.ys, ys)]
         values = [site.whole(v) for v in operands]
@@ -192,8 +190,7 @@ class ScanInverse(InverseRule):
         new_ys = [i for i in inverted.results if i >= n]
         if not rest and not slices and not new_ys:
             return
-        outs = [arguments.index(n_consts + i) for i in rest] + [arguments.index(i) for i in slices]
-        outs += [len(arguments) + inverted.results.index(i) for i in new_ys]
+        outs = inverted.places([*(n_consts + i for i in rest), *slices], new_ys)
         function = rearranged(site, inverted, order, outs, inverted.log_det)
         values = [site.whole(v) for v in (*loop.consts, *(loop.final[i] for i in rest))]
         values += self._history(site, loop, carried)
@@ -215,7 +212,7 @@ class ScanInverse(InverseRule):
         first = len(loop.consts)
         with new.body(), function.location:
             results = inline(function, new.args)
-            outs = [results[step.results.index(i)] for i in carried]
+            outs = [results[place] for place in step.places((), carried)]
         before = new.args[first : first + len(carried)]
         name = new.finish([*outs, *before])
         operands = [*loop.consts, *(loop.init[i] for i in carried)]
@@ -277,8 +274,7 @@ class CondInverse(InverseRule):
         inputs = chosen(site.results, masks[1]) + chosen(operands, masks[0])
         functions = []
         for branch in branches:
-            outs = [branch.arguments.index(i) for i in arguments]
-            outs += [len(branch.arguments) + branch.results.index(i) for i in results]
+            outs = branch.places(arguments, results)
             functions.append(rearranged(site, branch, range(len(inputs)), outs, log_det))
         attributes = dict(site.op.attributes.items())
         attributes["branches"] = ir.ArrayAttr.get(list(map(symbol_ref, functions)))
@@ -364,7 +360,7 @@ class WhileInverse(InverseRule):
             outs = []
             if carried:
                 results = inline(program.function(step.symbol), [*consts, *state])
-                outs = [results[step.results.index(i)] for i in carried]
+                outs = [results[place] for place in step.places((), carried)]
             next_count = _add(steps, 1)
         body.finish([next_count, *outs])
         start = filled(scalar_type(np.int32), 0)

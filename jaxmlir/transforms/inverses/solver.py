@@ -15,21 +15,23 @@ from __future__ import annotations
 
 import functools
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
+from jax import lax
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.bridge import params
 from jaxmlir.bridge.exporter import constant_value
 from jaxmlir.dialect import codec, locations, op_signature, ops
-from jaxmlir.dialect.builder import copy, zeros
-from jaxmlir.dialect.ir import func, ir, symbol_uses
-from jaxmlir.dialect.types import aval_of
+from jaxmlir.dialect.builder import copy, create, zeros
+from jaxmlir.dialect.ir import func, ir
+from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.types import aval_of, is_reference
 from jaxmlir.errors import DiagnosticError, JaxmlirError, TransformError
 from jaxmlir.support.masks import Mask
 from jaxmlir.transforms.inverses.knowledge import Knowledge, KnownElements, ValuePart, join
@@ -92,6 +94,14 @@ class InverseFunction:
     log_det: bool
     """Whether it gives log|det d found arguments / d known results| last; if not, that is zero."""
 
+    def places(self, arguments: Iterable[int], results: Iterable[int]) -> list[int]:
+        """The positions of arguments and results that it finds, among those that it gives."""
+        first = len(self.arguments)
+        return [
+            *(self.arguments.index(i) for i in arguments),
+            *(first + self.results.index(i) for i in results),
+        ]
+
 
 class Solver:
     """What is known of the values of one function, and the ops that are still to be visited.  Ops
@@ -118,7 +128,7 @@ class Solver:
         self.invert = invert
         self.log_det = known.log_det
         self.function = function
-        self.static_values: dict[ir.Value, Any] = {}
+        self._static: dict[ir.Value, Any] = {}
         self.computed: dict[ir.Value, ir.Value] = {}
         """The function's own values, if it is computed as well: they replace the solutions."""
         self.terms: list[ir.Value] = []
@@ -199,8 +209,6 @@ class Solver:
         knowledge.parts[part] = solution
         family = [knowledge.parts.get(ValuePart(part.of, i, part.count)) for i in range(part.count)]
         if all(v is not None for v in family):
-            from jax import lax
-
             if part.of is None:
                 merged = self.emit("complex", lambda re, im: [lax.complex(re, im)], family)
             else:
@@ -262,12 +270,38 @@ class Solver:
         return self._counted.has_state(signature)
 
     def static(self, value: ir.Value) -> np.ndarray | None:
-        """The array of a value that depends on constants only; ``None`` for other values."""
-        return _static(self, value)
+        """The array of a value that depends on constants only, computed once; ``None`` for other
+        values."""
+        arrays = self._static
+        # Not recursive: a value may depend on a chain of thousands of ops.
+        pending = [value]
+        while pending:
+            top = pending[-1]
+            if top in arrays:
+                pending.pop()
+                continue
+            owner = top.owner
+            if isinstance(owner, ir.Block) or not isinstance(aval_of(top.type), core.ShapedArray):
+                arrays[top] = None
+                continue
+            missing = [v for v in owner.operands if v not in arrays]
+            if missing:
+                pending += missing
+                continue
+            for result, array in zip(owner.results, self._computed(owner), strict=True):
+                extended = array is not None and isinstance(array.dtype, dtypes.ExtendedDType)
+                arrays[result] = None if array is None or extended else np.asarray(array)
+        return arrays[value]
 
-
-# Types of tensors, as most are: to look a type up is faster than to look into it.
-_PLAIN: set[ir.Type] = set()
+    def _computed(self, op: Any) -> list[Any]:
+        """The results of an op with static operands; ``None`` if they need more than constants."""
+        if op.name == "jaxpr.constant":
+            return [constant_value(self.rules.program, op)]
+        inputs = [self._static[v] for v in op.operands]
+        if any(v is None for v in inputs) or "jaxpr.effects" in op.attributes or self.has_state(op):
+            return [None] * len(op.results)
+        with jax.ensure_compile_time_eval():
+            return core.jaxpr_as_fun(self.rules.jaxpr_of(op, op.name))(*inputs)
 
 
 class Site:
@@ -334,18 +368,10 @@ class Site:
         outs = primitive.bind(*xs, **params)
         return outs if primitive.multiple_results else [outs]
 
-    @property
-    def signature(self) -> tuple[Any, ...]:
-        """What identifies the op."""
-        return self._signature[0]
-
     @functools.cached_property
-    def _signature(self) -> tuple[tuple[Any, ...], bool]:
-        """What identifies the op, and whether it does so in all programs."""
-        attributes = tuple(self.op.attributes.items())
-        refers = any(True for _, attribute in attributes for _ in symbol_uses(attribute))
-        types = [v.type for v in (*self.operands, *self.results)]
-        return (self.name, *attributes, *types), not refers
+    def signature(self) -> Signature:
+        """What identifies the op."""
+        return op_signature.of_op(self.op, self.name, self.operands)
 
     # -- what the rule tells --
 
@@ -353,9 +379,9 @@ class Site:
         self, key: Any, function: Callable[..., Any], values: Sequence[ir.Value]
     ) -> list[ir.Value]:
         """Writes the ops of a JAX function of values; ``key`` identifies the function."""
-        signature, shared = self._signature
+        signature = self.signature
         with self.op.location:
-            return self.solver.rules.emit(function, values, (signature, key), shared)
+            return self.solver.rules.emit(function, values, (signature, key), signature.is_portable)
 
     def tell(self, value: ir.Value, solution: ir.Value, where: np.ndarray | None = None) -> None:
         """Tells what a value is, or what its elements ``where`` are."""
@@ -395,9 +421,8 @@ class Site:
             key: value if isinstance(value, ir.Attribute) else codec.encode(value)
             for key, value in attributes.items()
         }
-        loc = self.op.location
-        created = ir.Operation.create(name, list(types), list(operands), encoded, loc=loc)
-        return list(created.results)
+        with self.op.location:
+            return create(name, types, operands, encoded)
 
     def answer(
         self, targets: Sequence[ir.Value], solutions: Sequence[ir.Value], term: ir.Value | None
@@ -457,11 +482,7 @@ class Site:
     @functools.cached_property
     def _has_state(self) -> bool:
         """Whether a value is a reference: its reads and writes cannot be reordered."""
-        others = {v.type for v in (*self.operands, *self.results)} - _PLAIN
-        for type_ in others:
-            if isinstance(type_, ir.RankedTensorType):
-                _PLAIN.add(type_)
-        return any(str(type_).startswith("!jaxpr.ref") for type_ in others - _PLAIN)
+        return any(is_reference(v.type) for v in (*self.operands, *self.results))
 
     def why_not(self) -> str:
         """The reason why the op has not given its operands."""
@@ -496,38 +517,3 @@ class Site:
         if self.failure is not None and self.failure.because is not None:
             notes = tuple(d._replace(severity="note") for d in self.failure.because.diagnostics)
         return locations.error_at(TransformError, self.op.location, message, notes)
-
-
-def _static(solver: Solver, value: ir.Value) -> np.ndarray | None:
-    """Computes a value if it depends on constants only; each op runs once."""
-    arrays: dict[ir.Value, Any] = solver.static_values
-    # Not recursive: a value may depend on a chain of thousands of ops.
-    pending = [value]
-    while pending:
-        top = pending[-1]
-        if top in arrays:
-            pending.pop()
-            continue
-        owner = top.owner
-        if isinstance(owner, ir.Block) or not isinstance(aval_of(top.type), core.ShapedArray):
-            arrays[top] = None
-            continue
-        missing = [v for v in owner.operands if v not in arrays]
-        if missing:
-            pending += missing
-            continue
-        for result, array in zip(owner.results, _computed(solver, owner), strict=True):
-            extended = array is not None and isinstance(array.dtype, dtypes.ExtendedDType)
-            arrays[result] = None if array is None or extended else np.asarray(array)
-    return arrays[value]
-
-
-def _computed(solver: Solver, op: Any) -> list[Any]:
-    """The results of an op with computed operands; ``None`` if they need more than constants."""
-    if op.name == "jaxpr.constant":
-        return [constant_value(solver.rules.program, op)]
-    inputs = [solver.static_values[v] for v in op.operands]
-    if any(v is None for v in inputs) or "jaxpr.effects" in op.attributes or solver.has_state(op):
-        return [None] * len(op.results)
-    with jax.ensure_compile_time_eval():
-        return core.jaxpr_as_fun(solver.rules.jaxpr_of(op, op.name))(*inputs)
