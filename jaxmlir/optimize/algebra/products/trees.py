@@ -31,7 +31,7 @@ from jaxmlir.optimize.algebra.products.order import (
     SelectionFactor,
     best_order,
 )
-from jaxmlir.support.lazy import lazy
+from jaxmlir.support.lazy import lazy, memoized
 from jaxmlir.targets.costs import Costs
 
 # A product of more ops than this is cut into several.
@@ -81,15 +81,13 @@ class FunctionProducts:
         arguments = range(body.arity if fixed else 0)
         trips = ((reading.tensors[v].expr, fixed.get(body.value(v))) for v in arguments)
         self.fixed: dict[Expr, int] = {expr: times for expr, times in trips if times is not None}
-        self._parts: dict[Expr, tuple[Expr, ...] | None] = {}
         products = [e for e in reading.ops if e.kind in PRODUCTS]
         self.products: list[Expr] = [e for e in products if self.parts(e) is not None]
 
+    @memoized
     def parts(self, expr: Expr) -> tuple[Expr, ...] | None:
         """The operands of an expression that are parts of its product; ``None`` if it is none."""
-        if expr not in self._parts:
-            self._parts[expr] = parts_of(expr, self.selects)
-        return self._parts[expr]
+        return parts_of(expr, self.selects)
 
     def is_free(self, expr: Expr) -> bool:
         """Whether a part of a product costs nothing, or is no value of the program."""
