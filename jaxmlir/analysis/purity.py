@@ -12,6 +12,7 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.ops.random import RANDOM
+from jaxmlir.support.lazy import memoized
 
 
 def is_pure(name: str) -> bool:
@@ -67,7 +68,6 @@ class _ReachingOps:
         self._is_one = is_one
         names = set[str]().union(*analyses_of(program).graph.names.values())
         self._any = any(map(is_one, names))
-        self._reaches: dict[str, bool] = {}
 
     def is_so(self, signature: Signature) -> bool:
         if not self._any:
@@ -79,11 +79,9 @@ class _ReachingOps:
         uses = (use for _, attr in signature.attributes for use in symbol_uses(attr))
         return any(map(self._function, uses))
 
+    @memoized
     def _function(self, symbol: str) -> bool:
-        if symbol not in self._reaches:
-            ops = reached_ops(self._program.functions, symbol)
-            self._reaches[symbol] = any(self._is_one(name) for _, name in ops)
-        return self._reaches[symbol]
+        return any(self._is_one(name) for _, name in reached_ops(self._program.functions, symbol))
 
 
 _RANDOM = ops.names(RANDOM.ops) - {"jaxpr.threefry2x32"}

@@ -15,6 +15,9 @@ from sampling import examples
 
 import jaxmlir
 from jaxmlir._compat import core
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.dialect.ir import scope
+from jaxmlir.optimize.loops.known import KnownIntegers
 
 X = np.linspace(-1, 1, 8, dtype=np.float32)
 M = np.random.RandomState(0).randn(8, 3).astype(np.float32)
@@ -715,3 +718,24 @@ def test_random_programs(steps):
     np.testing.assert_allclose(after(x, y), program(x, y), rtol=1e-5, atol=1e-5)
     got, want = (jax.grad(lambda x, p=p: jnp.sum(p(x, y)))(x) for p in (after, program))
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_integers_that_are_moved_are_known_for_each_iteration():
+    """Those that depend on a counter, and those that do not."""
+
+    def moved(i):
+        x = lax.iota(np.int32, 6).reshape(2, 3)
+        y = jnp.concatenate([x, lax.broadcast(i, (1, 3))], 0)
+        y = lax.rev(y, (0,)).T[1:, ::2]
+        y = lax.tile(lax.reshape(y, (2, 2), (1, 0)), (1, 2))
+        return y, lax.squeeze(x[:1] * i, (0,)), x.T
+
+    program, counter = jaxmlir.trace(moved)(np.int32(0)), np.arange(5, dtype=np.int32)
+    with scope():
+        body = FunctionView(program.function(program.name))
+        known = KnownIntegers({body.value(0): counter.reshape(1, 5)}, 2)
+        arrays = [known.get(body.value(v)) for v in body.returned]
+    for i in counter:
+        for array, want in zip(arrays, moved(i), strict=True):
+            rows = np.broadcast_to(array, (1, 5, *want.shape))
+            np.testing.assert_array_equal(rows[0, i], want)

@@ -120,9 +120,9 @@ def around_cond(inner, i):
 DEPTH = 160
 
 
-def flat(x):
+def flat(x, depth=DEPTH):
     y = jnp.sin(x)
-    for _ in range(DEPTH):
+    for _ in range(depth):
         y = jnp.sin(y) + x
     return y
 
@@ -145,6 +145,11 @@ def test_programs_may_be_nested_deeper_than_pythons_stack(around):
     program.lower()
     for found in (program, again, program.optimize(2)):
         near(found.eval(X), flat(X))
+
+
+def test_values_are_stored_in_functions_nested_deeper_than_pythons_stack():
+    program = deeper(around_jit, 500).run_passes("jaxpr-materialize-shared")
+    near(program.run_passes("jaxpr-inline").eval(X), flat(X, 500))
 
 
 def test_functions_that_are_too_deep_to_be_transformed_are_an_error():

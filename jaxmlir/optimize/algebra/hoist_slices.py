@@ -64,6 +64,7 @@ from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import rewrite_functions, visit_functions
+from jaxmlir.support.lazy import memoized
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.templates import Rules
 
@@ -99,7 +100,6 @@ class _SelectionHoister:
         self._selections: list[OpView] = []
         # For each value the number of elements that all its selections take together.
         self._selected: Counter[ir.Value] = Counter()
-        self._only_selected: dict[ir.Value, bool] = {}
         for node in ops_of(function):
             if node.name in _SELECTING and _may_move(node):
                 self._selections.append(node)
@@ -128,13 +128,10 @@ class _SelectionHoister:
             count += 1
         return count
 
+    @memoized
     def _is_only_selected(self, value: ir.Value) -> bool:
         """Whether selections are the only uses of a value; moving some adds no other uses."""
-        is_selected = self._only_selected.get(value)
-        if is_selected is None:
-            is_selected = all(use.owner.name in _SELECTING for use in value.uses)
-            self._only_selected[value] = is_selected
-        return is_selected
+        return all(use.owner.name in _SELECTING for use in value.uses)
 
     def _tree(self, selection: OpView) -> tuple[dict[ir.Value, OpView], list[ir.Value]]:
         """The ops to repeat on the selected elements, and the values to select elements from."""

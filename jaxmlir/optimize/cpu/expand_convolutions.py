@@ -257,7 +257,7 @@ class _ExpandedConvolution(NamedTuple):
             groups = self.batches
             x = lax.reshape(x, (groups, x.shape[0] // groups, *x.shape[1:]))
             x = lax.transpose(x, (*range(1, x.ndim - 1), 0, x.ndim - 1))
-            x = _merged(x, x.ndim - 2)
+            x = lax.collapse(x, x.ndim - 2)
         y = _convolved(x, k, axes, groups, dict(self.options))
         return [lax.transpose(y, np.argsort(_batch_first(self.out)))]
 
@@ -401,28 +401,23 @@ def _by_slice(convolved: Any, x: Any, k: Any, axes: Sequence[_Axis], groups: int
     if taps <= count:
         total = None
         for t in range(taps):
-            array = _merged(slices(t * axis.spread, count, axis.stride), 0)
+            array = lax.collapse(slices(t * axis.spread, count, axis.stride), 0, 2)
             kernel = lax.index_in_dim(k, t, 0, keepdims=False)
             term = convolved(array, kernel, others, groups)
             total = term if total is None else lax.add(total, term)
         y = lax.reshape(total, (count, total.shape[0] // count, *total.shape[1:]))
     else:
         # The features of a group become its old features at all places along the dimension.
-        kernel = _merged(jnp.moveaxis(k, 0, k.ndim - 3), k.ndim - 3)
+        kernel = lax.collapse(jnp.moveaxis(k, 0, k.ndim - 3), k.ndim - 3, k.ndim - 1)
         rows = []
         for i in range(count):
             array = slices(i * axis.stride, taps, axis.spread)
             array = lax.reshape(array, (*array.shape[:-1], groups, array.shape[-1] // groups))
             last = array.ndim - 2
-            array = _merged(_merged(jnp.moveaxis(array, 0, last), last), last - 1)
+            array = lax.collapse(jnp.moveaxis(array, 0, last), last - 1)
             rows.append(lax.expand_dims(convolved(array, kernel, others, groups), [0]))
         y = lax.concatenate(rows, 0)
     return jnp.moveaxis(y, 0, 1 + least)
 
 
 _STEPS = {_EACH_GROUP: _by_group, _BY_SLICE: _by_slice, _BY_PHASE: _by_phase}
-
-
-def _merged(x: Any, d: int) -> Any:
-    """An array with a dimension and the next merged."""
-    return lax.reshape(x, (*x.shape[:d], x.shape[d] * x.shape[d + 1], *x.shape[d + 2 :]))

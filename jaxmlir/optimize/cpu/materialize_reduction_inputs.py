@@ -153,14 +153,9 @@ class _SummedValues:
             return False
         if not all(map(self._is_fused, body.users[value])):
             return False
-        pending = [value]
-        for _ in range(MAX_WAY):
-            if not pending:
-                return True
-            i = body.makers[pending.pop()]
-            if body.names[i] in _LONG:
-                return False
-            pending += [
-                v for v in body.operands[i] if self._is_computed(v) and self._is_only_read_once(v)
-            ]
-        return False
+        ops, _ = body.backward_slice(
+            body.operands[body.makers[value]],
+            lambda v: not (self._is_computed(v) and self._is_only_read_once(v)),
+        )
+        names = [body.names[i] for i in (body.makers[value], *ops)]
+        return len(names) < MAX_WAY and _LONG.isdisjoint(names)

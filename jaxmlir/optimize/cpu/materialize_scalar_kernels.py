@@ -25,7 +25,7 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
@@ -89,24 +89,19 @@ class _FusedOps(NamedTuple):
 def computed_singly(
     symbols: Iterable[str], bodies: Callable[[str], FunctionView], target: Target
 ) -> dict[str, list[FencedValue]]:
-    """The values to store, by function."""
+    """The values to store, by function.
+
+    Args:
+      symbols: the functions, callees first.
+    """
     divides = target.compiler[:2] >= DIVIDES_SINCE
     fenced: dict[str, list[FencedValue]] = {}
     results: dict[str, list[_FusedOps]] = {}
-
-    def of(symbol: str) -> list[_FusedOps]:
-        """The ops fused with each result of a function."""
-        if symbol not in results:
-            body = bodies(symbol)
-            # A recursive call has none.
-            results[symbol] = [_FusedOps()] * len(body.returned)
-            search = _Search(body, of, target.costs, divides)
-            fenced[symbol] = search.run()
-            results[symbol] = [search.fused_ops(v) for v in body.returned]
-        return results[symbol]
-
     for symbol in symbols:
-        of(symbol)
+        body = bodies(symbol)
+        search = _Search(body, results, target.costs, divides)
+        fenced[symbol] = search.run()
+        results[symbol] = [search.fused_ops(v) for v in body.returned]
     return fenced
 
 
@@ -114,14 +109,14 @@ class _Search:
     """A search for the values of a function to store.
 
     Args:
-      of: returns the ops fused with each result of a function of a symbol.
+      of: has the ops fused with each result of each called function.  A recursive call has none.
       divides: whether elementwise kernels divide to read stored arrays with merged dimensions.
     """
 
     def __init__(
         self,
         body: FunctionView,
-        of: Callable[[str], Sequence[_FusedOps]],
+        of: Mapping[str, Sequence[_FusedOps]],
         costs: Costs,
         divides: bool,
     ):
@@ -202,7 +197,8 @@ class _Search:
                 continue
             name = body.names[i]
             if i in self._calls:
-                ops = ops.plus(self._of(self._calls[i])[v - body.results[i][0]])
+                callee = self._of.get(self._calls[i])
+                ops = ops.plus(callee[v - body.results[i][0]]) if callee else ops
             elif name in _FOLLOWED:
                 counts = [elements(body.types[operand]) for operand in body.operands[i]]
                 broadcasts = any(1 < n < elements(body.types[v]) for n in counts)

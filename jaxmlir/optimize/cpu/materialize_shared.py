@@ -63,7 +63,8 @@ class MaterializeShared(Pass):
         dear = functools.partial(dear_values, threshold=self.threshold)
         singly = functools.partial(computed_singly, target=program.target)
         finders = (dear, crowded_sums, summed_apart, read_in_two_ways, singly)
-        count = store(program, alone(together), finders, program.functions)
+        # Callees first: programs may be nested deeper than Python's stack.
+        count = store(program, alone(together), finders, analyses.graph.callees_first())
         bodies = [analyses.body(function) for function in program.functions.values()]
         for symbol in loop_bodies(bodies):
             body = analyses.body(program.function(symbol))

@@ -96,6 +96,13 @@ class FunctionSummary(NamedTuple):
     branches: list[int]
     """For each result, the number of branches per element: see :class:`_Branches`."""
 
+    @classmethod
+    def of_recursive(cls, body: FunctionView) -> FunctionSummary:
+        """The summary of a function for the calls within a cycle: they cost nothing."""
+        outs = len(body.returned)
+        free = [_FREE] * outs
+        return cls([], free, free, [1] * body.arity, [], {}, [False] * outs, [0] * outs)
+
 
 def dear_values(
     symbols: Iterable[str], bodies: Callable[[str], FunctionView], threshold: int
@@ -103,24 +110,18 @@ def dear_values(
     """The values to store, by function.
 
     Args:
+      symbols: the functions, callees first.
       bodies: gives the function of a symbol.
       threshold: the cost of an element over which a value is fenced.
     """
     summaries: dict[str, FunctionSummary] = {}
 
     def of(symbol: str) -> FunctionSummary:
-        if symbol not in summaries:
-            body = bodies(symbol)
-            # A recursive call costs nothing.
-            outs = len(body.returned)
-            free, nowhere = [_FREE] * outs, [False] * outs
-            summaries[symbol] = FunctionSummary(
-                [], free, free, [1] * body.arity, [], {}, nowhere, [0] * outs
-            )
-            summaries[symbol] = _FenceWalk(body, of, threshold).run()
-        return summaries[symbol]
+        return summaries.get(symbol) or FunctionSummary.of_recursive(bodies(symbol))
 
-    return {symbol: of(symbol).fenced for symbol in symbols}
+    for symbol in symbols:
+        summaries[symbol] = _FenceWalk(bodies(symbol), of, threshold).run()
+    return {symbol: summary.fenced for symbol, summary in summaries.items()}
 
 
 class _FenceWalk:

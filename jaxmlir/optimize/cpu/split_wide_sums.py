@@ -18,7 +18,7 @@ many counts as stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
@@ -50,30 +50,26 @@ class _ValueReads(NamedTuple):
 def crowded_sums(
     symbols: Iterable[str], bodies: Callable[[str], FunctionView]
 ) -> dict[str, list[FencedValue]]:
-    """The sums to store, by function."""
+    """The sums to store, by function.
+
+    Args:
+      symbols: the functions, callees first.
+    """
     sums: dict[str, list[FencedValue]] = {}
     results: dict[str, list[_ValueReads]] = {}
-
-    def of(symbol: str) -> list[_ValueReads]:
-        if symbol not in results:
-            body, sums[symbol] = bodies(symbol), []
-            # A recursive call reads nothing.
-            results[symbol] = [_ValueReads(_NOTHING)] * len(body.returned)
-            results[symbol] = _walk(body, of, sums[symbol])
-        return results[symbol]
-
     for symbol in symbols:
-        of(symbol)
+        sums[symbol] = []
+        results[symbol] = _walk(bodies(symbol), results, sums[symbol])
     return sums
 
 
 def _walk(
-    body: FunctionView, of: Callable[[str], list[_ValueReads]], sums: list[FencedValue]
+    body: FunctionView, of: Mapping[str, list[_ValueReads]], sums: list[FencedValue]
 ) -> list[_ValueReads]:
     """The arrays that each result of a function reads, and whether it is a sum.
 
     Args:
-      of: returns the same for a called function.
+      of: has the same for each called function.  A recursive call reads nothing.
       sums: receives the sums to store.
     """
     calls = inlined_calls(body)
@@ -87,9 +83,10 @@ def _walk(
     ):
         if index in calls:
             of_operands = [facts[v].reads for v in operands]
+            of_callee = of.get(calls[index]) or [_ValueReads(_NOTHING)] * (last - first)
             out_facts = [
                 _ValueReads(_of_call(first, reads, of_operands), is_sum)
-                for reads, is_sum in of(calls[index])
+                for reads, is_sum in of_callee
             ]
         elif name in FUSIBLE:
             reads = _NOTHING.union(*[facts[v].reads for v in operands])

@@ -51,6 +51,7 @@ from jaxmlir.optimize.loops.scan_editor import (
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import visit_functions
+from jaxmlir.support.lazy import memoized
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.new_function import before_return
 from jaxmlir.transforms.templates import Rules
@@ -281,22 +282,6 @@ class InplaceScans(Pass):
         return visit_functions(program, scans.visit, graph, SCANS)
 
 
-class _InplaceScan(NamedTuple):
-    """A scan that is to read and write in place.
-
-    Attributes:
-      rows: the rows that are read in place of each slice.
-      places: the destination of each stacked result.
-    """
-
-    op: Any
-    scan: ScanOp
-    operands: list[list[ir.Value]]
-    results: list[list[ir.Value]]
-    rows: list[ViewRows | None]
-    places: list[Destination | None]
-
-
 class _Scans:
     """The scans of a program."""
 
@@ -320,16 +305,15 @@ class _Scans:
         scan = ScanOp.of(op)
         if not scan.is_counted or scan.length < 2 or not scan.other.keys() <= PLAIN_SCAN:
             return False
-        operands, results = scan.operands(list(op.operands)), scan.results(list(op.results))
-        rows = [self._rows_of(v) for v in operands[2]]
-        places = [self._place(v, op) for v in results[1]]
-        loop = _InplaceScan(op, scan, operands, results, rows, places)
-        function = self._program.function(scan.body)
+        _, _, slices = scan.operands(list(op.operands))
+        _, stacked = scan.results(list(op.results))
+        rows = [self._rows_of(v) for v in slices]
+        places = [self._place(v, op) for v in stacked]
         num_read, num_written = (sum(x is not None for x in group) for group in (rows, places))
-        if not (num_read or num_written) or not can_change(function):
+        if not (num_read or num_written) or not can_change(self._program.function(scan.body)):
             return False
         remark(op, f"arrays read in place: {num_read}, written in place: {num_written}")
-        self._edit(loop)
+        self._edit(ScanEditor(self._bodies, op, scan), rows, places)
         for place in places:
             if place is not None:
                 place.erase()
@@ -338,12 +322,20 @@ class _Scans:
         erase(op)
         return True
 
-    def _edit(self, loop: _InplaceScan) -> None:
-        """Rewrites the op and its body."""
-        op = loop.op
-        editor = ScanEditor(self._bodies, op, loop.scan)
-        counter = _StepCounter(editor)
-        for item, rows in zip(editor.xs, loop.rows, strict=True):
+    def _edit(
+        self,
+        editor: ScanEditor,
+        rows_of_slices: Sequence[ViewRows | None],
+        places: Sequence[Destination | None],
+    ) -> None:
+        """Rewrites the op and its body.
+
+        Args:
+          rows_of_slices: the rows that are read in place of each slice.
+          places: the destination of each stacked result.
+        """
+        op, counter = editor.op, _StepCounter(editor)
+        for item, rows in zip(editor.xs, rows_of_slices, strict=True):
             if rows is not None:
                 whole = rows.view.array
                 array = ConstantOperand(whole, editor.new_argument(whole.type))
@@ -351,7 +343,7 @@ class _Scans:
                 index = counter.along(rows)
                 with counter.behind(), op.location:
                     item.arg.replace_all_uses_with(rows.read(array.arg, index))
-        for item, place in zip(list(editor.ys), loop.places, strict=True):
+        for item, place in zip(list(editor.ys), places, strict=True):
             if place is not None:
                 init = place.prepared(editor.rules, op)
                 argument = editor.new_argument(init.type)
@@ -396,7 +388,6 @@ class _StepCounter:
 
     def __init__(self, editor: ScanEditor):
         self._block, self._location = body_of(editor.body), editor.op.location
-        self._indices: dict[tuple[int, int], ir.Value] = {}
         type_, by = scalar_type(np.int32), -1 if editor.scan.reverse else 1
         init = _first_number(editor.op, editor.scan)
         self._step = editor.new_argument(type_)
@@ -407,18 +398,19 @@ class _StepCounter:
 
     def along(self, rows: ViewRows) -> ir.Value:
         """The index of the step's row in the array."""
-        start, by = rows.view.starts[rows.along], rows.view.steps[rows.along]
-        index = self._indices.get((start, by))
-        if index is None:
-            index = self._step
-            with self.behind(), self._location:
-                if by != 1:
-                    index = build("mul", [index, filled(index.type, by)], index.type)
-                if start:
-                    index = build("add", [index, filled(index.type, start)], index.type)
-            self._indices[start, by] = index
-            if index != self._step:
-                self._last = index.owner
+        return self._affine(rows.view.starts[rows.along], rows.view.steps[rows.along])
+
+    @memoized
+    def _affine(self, start: int, by: int) -> ir.Value:
+        """The number of the step times a factor, plus a start."""
+        index = self._step
+        with self.behind(), self._location:
+            if by != 1:
+                index = build("mul", [index, filled(index.type, by)], index.type)
+            if start:
+                index = build("add", [index, filled(index.type, start)], index.type)
+        if index != self._step:
+            self._last = index.owner
         return index
 
     def behind(self) -> ir.InsertionPoint:

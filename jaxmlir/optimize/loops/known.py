@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from jaxmlir.analysis.arithmetic import INTEGERS, functions_of
+from jaxmlir.analysis.moves import MOVES
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import attribute
 from jaxmlir.dialect.ir import ir
@@ -151,27 +152,15 @@ def _can_be_known(type_: ir.Type) -> bool:
     return all(type(d) is int for d in aval.shape) and math.prod(aval.shape) <= MAX_ELEMENTS
 
 
-def _rank(array: np.ndarray, depth: int) -> int:
-    return array.ndim - depth
-
-
-def _aligned(arrays: list[np.ndarray], depth: int) -> list[np.ndarray]:
+def _aligned(arrays: list[np.ndarray]) -> list[np.ndarray]:
     """The operands, with scalars reshaped to the rank of the other operands."""
-    ranks = {_rank(a, depth) for a in arrays}
-    if len(ranks) == 1:
-        return arrays
-    rank = max(ranks)
-    return [a.reshape(a.shape + (1,) * (rank - _rank(a, depth))) for a in arrays]
-
-
-def _spread(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """An array broadcast to a shape; most have it already, and a comparison is cheaper."""
-    return array if array.shape == shape else np.broadcast_to(array, shape)
+    rank = max(a.ndim for a in arrays)
+    return [a.reshape((*a.shape, *(1,) * (rank - a.ndim))) for a in arrays]
 
 
 def _elementwise(name: str) -> Callable[..., np.ndarray | None]:
     def handler(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
-        arrays = _aligned(arrays, depth)
+        arrays = _aligned(arrays)
         function = functions_of(arrays[0].dtype).get(name)
         if function is None:
             return None
@@ -202,22 +191,20 @@ def _iota(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarra
     return np.broadcast_to(array, aval.shape).reshape((1,) * depth + aval.shape)
 
 
-def _broadcast(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
+def _moved(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
+    """The elements in the places that an op of ``MOVES`` moves them to, in each iteration alike."""
     (x,) = arrays[:1]
-    axes = x.shape[:depth]
+    axes, shape = x.shape[:depth], x.shape[depth:]
+    # Further operands are sizes that are not known.
     if len(arrays) > 1 or math.prod(axes) * math.prod(aval.shape) > MAX_ELEMENTS:
         return None
-    mapped = attribute(op, "broadcast_dimensions")
-    shape = [1] * len(aval.shape)
-    for d, size in zip(mapped, x.shape[depth:], strict=True):
-        shape[d] = size
-    return _spread(x.reshape((*axes, *shape)), (*axes, *aval.shape))
-
-
-def _reshape(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
-    if len(arrays) > 1 or attribute(op, "dimensions") is not None and op.name == "jaxpr.reshape":
-        return None
-    return arrays[0].reshape((*arrays[0].shape[:depth], *aval.shape))
+    move = MOVES[op.name.removeprefix("jaxpr.")]
+    attributes = {name: attribute(op, name) for name in move.attributes}
+    if math.prod(axes) == 1:
+        (out,) = move.run(x.reshape(shape), **attributes)
+        return out.reshape((*axes, *out.shape))
+    (places,) = move.run(np.arange(math.prod(shape)).reshape(shape), **attributes)
+    return x.reshape((*axes, math.prod(shape)))[..., places]
 
 
 def _convert(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
@@ -226,20 +213,10 @@ def _convert(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.nda
 
 
 def _select(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
-    which, *cases = _aligned(arrays, depth)
+    which, *cases = _aligned(arrays)
     if len(cases) != 2 or np.broadcast(which, *cases).size > MAX_ELEMENTS:
         return None
     return np.where(which, cases[1], cases[0]).astype(aval.dtype)
-
-
-def _slice(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
-    starts, limits = attribute(op, "start_indices"), attribute(op, "limit_indices")
-    strides = attribute(op, "strides") or (1,) * len(aval.shape)
-    return arrays[0][(..., *map(slice, starts, limits, strides))]
-
-
-def _rev(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
-    return np.flip(arrays[0], tuple(depth + d for d in attribute(op, "dimensions")))
 
 
 def _concatenate(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
@@ -258,17 +235,16 @@ def _concatenate(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np
     return out
 
 
+# The moves of a single array into another.
+_MOVED = "broadcast_in_dim copy reshape rev slice squeeze tile transpose".split()
+
 _HANDLERS: dict[str, Callable[..., np.ndarray | None]] = {
     **{f"jaxpr.{name}": _elementwise(name) for name in INTEGERS},
     "jaxpr.constant": _constant,
     "jaxpr.iota": _iota,
-    "jaxpr.broadcast_in_dim": _broadcast,
-    "jaxpr.reshape": _reshape,
-    "jaxpr.squeeze": _reshape,
+    **{f"jaxpr.{name}": _moved for name in _MOVED},
     "jaxpr.convert_element_type": _convert,
     "jaxpr.select_n": _select,
-    "jaxpr.slice": _slice,
-    "jaxpr.rev": _rev,
     "jaxpr.concatenate": _concatenate,
 }
 
@@ -282,7 +258,7 @@ def vector(known: KnownIntegers, value: ir.Value, length: int) -> np.ndarray | N
     rows = array.reshape(-1, array.shape[-1])
     if len(rows) > 1 and not (rows == rows[:1]).all():
         return None
-    return _spread(rows[0], (length,)).astype(np.int64)
+    return np.broadcast_to(rows[0], (length,)).astype(np.int64)
 
 
 def affine(numbers: np.ndarray) -> tuple[int, int] | None:

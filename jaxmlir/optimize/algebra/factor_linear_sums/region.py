@@ -114,57 +114,12 @@ class AmbiguousDimension(Exception):
 
 
 @dataclass(eq=False, slots=True)
-class Factors:
-    """Factors of a product, in order; lists with a common prefix share it.
-
-    Attributes:
-      before: all factors but the last one.
-      last: the last factor.
-      labels: the labels of all factors.
-      longer: the lists with one more factor, by that factor.
-      products: the known products of tensors with all factors, by tensor.
-    """
-
-    before: Factors | None
-    last: Tensor | None
-    labels: frozenset[int]
-    longer: dict[Tensor, Factors] = field(default_factory=dict)
-    products: dict[Tensor, Tensor] = field(default_factory=dict)
-
-    def __iter__(self) -> Iterator[Tensor]:
-        factors = []
-        while self.before is not None:
-            factors.append(self.last)
-            self = self.before
-        return reversed(factors)
-
-    def with_last(self, factor: Tensor) -> Factors:
-        """The factors and one more; the same object each time."""
-        extended = self.longer.get(factor)
-        if extended is None:
-            extended = self.longer[factor] = Factors(self, factor, self.labels | {*factor.labels})
-        return extended
-
-    def times(self, algebra: Algebra, t: Tensor) -> Tensor:
-        """A tensor times all of them, from the first one on."""
-        pending, factors = [], self
-        while factors.before is not None and t not in factors.products:
-            pending.append(factors)
-            factors = factors.before
-        product = t if factors.before is None else factors.products[t]
-        for factors in reversed(pending):
-            product = factors.products[t] = algebra.product(product, factors.last)
-        return product
-
-
-@dataclass(eq=False, slots=True)
 class VisitedExpr:
     """An expression that the walk has reached.
 
     Attributes:
       labels: the labels of its dimensions.
       cotangent: the sum of the cotangents that its users handed to it.
-      factors: further factors of the cotangent, not multiplied into it yet.
       handed: the number of cotangents handed to it.
       step: the operands to which it handed a cotangent.
       price: the cost of computing the cotangents of these.
@@ -173,7 +128,6 @@ class VisitedExpr:
     expr: Expr
     labels: tuple[int, ...]
     cotangent: Tensor
-    factors: Factors
     handed: int = 1
     step: list[Expr] = field(default_factory=list)
     price: float = 0.0
@@ -187,8 +141,8 @@ class _LabelledOp(NamedTuple):
     operands: list[Tensor]
 
 
-_OperandCotangent = tuple[Tensor, Tensor, Factors]
-"""An operand, its cotangent, and factors that are not multiplied into that yet."""
+_OperandCotangent = tuple[Tensor, Tensor]
+"""An operand and its cotangent."""
 
 
 class CotangentWalk:
@@ -228,9 +182,8 @@ class CotangentWalk:
         self._labels = root.rank
         self._counted: set[Expr] = set()
         self._one = algebra.one(root.dtype)
-        self._no_factors = Factors(None, None, frozenset())
         labels = tuple(range(root.rank))
-        self.places[root] = VisitedExpr(root, labels, self._one, self._no_factors, handed=root.uses)
+        self.places[root] = VisitedExpr(root, labels, self._one, handed=root.uses)
         pending = [-root.number]
         by_number = {root.number: root}
         while pending:
@@ -265,37 +218,28 @@ class CotangentWalk:
             for e, w, s in expr.operands
         ]
         first = []
-        for operand, cotangent, factors in self._handed(_LabelledOp(place, labels, operands)):
+        for operand, cotangent in self._handed(_LabelledOp(place, labels, operands)):
             operand_expr, own_labels, sign = operand
             place.price += self._price(cotangent)
             place.step.append(operand_expr)
             target = self.places.get(operand_expr)
             if target is None:
                 self.places[operand_expr] = VisitedExpr(
-                    operand_expr, own_labels, cotangent.times(sign), factors
+                    operand_expr, own_labels, cotangent.times(sign)
                 )
                 first.append(operand_expr)
             else:
-                self._add(target, operand, cotangent.times(sign), factors)
+                self._add(target, operand, cotangent.times(sign))
                 place.price += self._price(target.cotangent)
         return first
 
-    def _add(
-        self, known: VisitedExpr, operand: Tensor, cotangent: Tensor, factors: Factors
-    ) -> None:
+    def _add(self, known: VisitedExpr, operand: Tensor, cotangent: Tensor) -> None:
         """Adds a cotangent to that of an expression, which may have other labels."""
         if operand.labels != known.labels:
             at = dict(zip(operand.labels, known.labels, strict=True))
             if any(a != b and min(a, b) < self.root.rank for a, b in at.items()):
                 raise AmbiguousDimension
-            cotangent, *others = (
-                t.relabelled({k: at.get(k, k) for k in t.labels}) for t in (cotangent, *factors)
-            )
-            factors = functools.reduce(Factors.with_last, others, self._no_factors)
-        if factors is not known.factors:
-            cotangent = factors.times(self.algebra, cotangent)
-            known.cotangent = known.factors.times(self.algebra, known.cotangent)
-            known.factors = self._no_factors
+            cotangent = cotangent.relabelled({k: at.get(k, k) for k in cotangent.labels})
         known.cotangent = self.algebra.add(known.cotangent, cotangent)
         known.handed += 1
 
@@ -307,7 +251,7 @@ class CotangentWalk:
             return [self._summed(op, cotangent, t) for t in tensors]
         if expr.kind == "div":
             by = self.algebra.apply("div", None, [self._one, tensors[1]], expr.dtype)
-            return [self._times(op, tensors[0], by)]
+            return [self._summed(op, cotangent, tensors[0], by)]
         if expr.kind == "mask":
             operands = [tensors[0], cotangent.unsigned]
             masked = self.algebra.apply("mask", expr.params, operands, expr.dtype)
@@ -316,61 +260,29 @@ class CotangentWalk:
             return [self._summed(op, cotangent, tensors[0])]
         # If a product is linear in both factors, take the one whose cotangent costs less.
         a, b = tensors
-        handed = [self._times(op, a, b)] if a.expr.kind in LINEAR else []
+        handed = [self._summed(op, cotangent, a, b)] if a.expr.kind in LINEAR else []
         if b.expr.kind in LINEAR:
-            handed.append(self._times(op, b, a))
+            handed.append(self._summed(op, cotangent, b, a))
         if len(handed) > 1:
             handed.sort(key=lambda h: (self._estimate(h[1]), -self._weights.get(h[0].expr, 0.0)))
         return handed[:1]
 
-    def _times(self, op: _LabelledOp, operand: Tensor, other: Tensor) -> _OperandCotangent:
-        """The cotangent that a product hands to one of its factors."""
-        waits = op.place.cotangent.expr is self._one.expr and not op.place.expr.sums
-        if waits and set(other.labels) <= set(operand.labels):
-            return self._summed(op, op.place.cotangent, operand, waiting=other)
-        return self._summed(op, op.place.cotangent, operand, other)
-
     def _summed(
-        self,
-        op: _LabelledOp,
-        cotangent: Tensor,
-        operand: Tensor,
-        other: Tensor | None = None,
-        waiting: Tensor | None = None,
+        self, op: _LabelledOp, cotangent: Tensor, operand: Tensor, other: Tensor | None = None
     ) -> _OperandCotangent:
-        """A cotangent times the other factor, summed over labels that an operand lacks.
-
-        Args:
-          waiting: a factor that need not be multiplied into the cotangent yet.
-        """
-        factors = op.place.factors
-        if waiting is not None:
-            factors = factors.with_last(waiting)
+        """A cotangent times the other factor, summed over labels that an operand lacks."""
         if operand.labels == op.labels:
             # Nothing is summed over.
-            product = cotangent if other is None else self.algebra.product(cotangent, other)
-            return operand, product, factors
-        rank, labels = self.root.rank, operand.labels
-        gone = {k for k in op.labels if k >= rank and k not in labels}
-        if not gone.isdisjoint(factors.labels):
-            others, factors = factors, self._no_factors
-            for factor in others:
-                if gone.isdisjoint(factor.labels):
-                    factors = factors.with_last(factor)
-                else:
-                    cotangent = self.algebra.product(cotangent, factor)
-        expr, times = op.place.expr, 1
+            return operand, cotangent if other is None else self.algebra.product(cotangent, other)
+        gone = {k for k in op.labels if k >= self.root.rank and k not in operand.labels}
         nowhere = gone.difference(cotangent.labels, other.labels if other else ())
-        if nowhere:
-            sizes = zip(op.labels, expr.sizes, strict=True)
-            times = math.prod([size for k, size in sizes if k in nowhere])
+        sizes = zip(op.labels, op.place.expr.sizes, strict=True)
+        times = math.prod([size for k, size in sizes if k in nowhere])
         if other is None:
             summed = self.algebra.sum(cotangent, gone)
         else:
-            summed = self.algebra.product(cotangent, other, gone, expr.params)
-        if times != 1:
-            factors = factors.with_last(self.algebra.constant(times, self.root.dtype))
-        return operand, summed, factors
+            summed = self.algebra.product(cotangent, other, gone, op.place.expr.params)
+        return operand, self.algebra.scaled(summed, times)
 
     def _estimate(self, cotangent: Tensor) -> float:
         return price(cotangent.expr, self.costs, self._is_there, set(), set(), self._counted)
@@ -417,18 +329,15 @@ def stops(walk: CotangentWalk) -> set[Expr]:
 def transposed(walk: CotangentWalk) -> Tensor:
     """The root, as the sum of all leaves times their cotangents."""
     algebra, rank = walk.algebra, walk.root.rank
-    groups: dict[Any, list[Tensor]] = {}
+    groups: dict[frozenset[int], list[Tensor]] = {}
     for place in walk.leaves():
-        needed = place.factors.labels
         leaf = Tensor(place.expr, place.labels)
-        gone = {k for k in (*leaf.labels, *place.cotangent.labels) if k >= rank and k not in needed}
+        gone = {k for k in (*leaf.labels, *place.cotangent.labels) if k >= rank}
         product = _contracted(walk, place.cotangent, leaf, gone)
-        groups.setdefault((frozenset(product.labels), place.factors), []).append(product)
+        groups.setdefault(frozenset(product.labels), []).append(product)
     # Terms that are summed over the same labels are added up first.
-    sums = [
-        _multiplied(algebra, functools.reduce(algebra.add, terms), factors, rank)
-        for (_, factors), terms in groups.items()
-    ]
+    totals = [functools.reduce(algebra.add, terms) for terms in groups.values()]
+    sums = [algebra.sum(t, {k for k in t.labels if k >= rank}) for t in totals]
     return functools.reduce(algebra.add, sums)
 
 
@@ -443,13 +352,3 @@ def _contracted(walk: CotangentWalk, a: Tensor, b: Tensor, gone: Collection[int]
         if len(algebra.pulled(a, {k})) + len(algebra.pulled(b, {k})) > 2:
             return algebra.product(a, b, {k})
     return algebra.product(a, b)
-
-
-def _multiplied(algebra: Algebra, t: Tensor, factors: Factors, rank: int) -> Tensor:
-    """A tensor times some factors, summed over all labels except those of the root."""
-    while True:
-        t = algebra.sum(t, {k for k in t.labels if k >= rank and k not in factors.labels})
-        if factors.before is None:
-            return t
-        factors, factor = factors.before, factors.last
-        t = algebra.product(t, factor)

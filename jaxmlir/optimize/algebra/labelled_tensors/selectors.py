@@ -153,7 +153,7 @@ class SliceSelector(RowSelector):
         return lax.reshape(part, [*array.shape[:axis], *sizes, *array.shape[axis + 1 :]])
 
     def add(self, array: Any, count: int, rows: int, operands: Sequence[Any]) -> Any:
-        array = _merged(array, count)
+        array = lax.collapse(array, 0, count)
         end = self.start + (array.shape[0] - 1) * self.stride + 1
         padding = [(self.start, rows - end, self.stride - 1), *[(0, 0, 0)] * (array.ndim - 1)]
         return lax.pad(array, np.zeros((), array.dtype), padding)
@@ -173,16 +173,10 @@ class DynamicSliceSelector(RowSelector):
         return lax.reshape(part, [*array.shape[:axis], *sizes, *array.shape[axis + 1 :]])
 
     def add(self, array: Any, count: int, rows: int, operands: Sequence[Any]) -> Any:
-        array = _merged(array, count)
+        array = lax.collapse(array, 0, count)
         zeros = lax.full((rows, *array.shape[1:]), 0, array.dtype)
         starts = _starts(operands[0], 0, array.ndim)
         return lax.dynamic_update_slice_p.bind(zeros, array, *starts)
-
-
-def _merged(array: Any, count: int) -> Any:
-    """An array with its first ``count`` dimensions merged."""
-    rest = array.shape[count:]
-    return lax.reshape(array, [int(np.prod(array.shape[:count], dtype=np.int64)), *rest])
 
 
 def _starts(start: Any, axis: int, rank: int) -> list[Any]:

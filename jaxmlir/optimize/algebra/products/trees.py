@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Hashable, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect.ir import ir
@@ -31,7 +31,7 @@ from jaxmlir.optimize.algebra.products.order import (
     SelectionFactor,
     best_order,
 )
-from jaxmlir.support.lazy import lazy
+from jaxmlir.support.lazy import lazy, memoized
 from jaxmlir.targets.costs import Costs
 
 # A product of more ops than this is cut into several.
@@ -70,8 +70,6 @@ class FunctionProducts:
       fixed: if this is a loop body, the loop-invariant values with the number of iterations.
       costs: the costs of the target.
       products: the expressions that are products, in order.
-      plans: the best orders found, by the structure of the product, each with the positions of the
-        plan's values among the product's expressions.
     """
 
     def __init__(
@@ -83,16 +81,13 @@ class FunctionProducts:
         arguments = range(body.arity if fixed else 0)
         trips = ((reading.tensors[v].expr, fixed.get(body.value(v))) for v in arguments)
         self.fixed: dict[Expr, int] = {expr: times for expr, times in trips if times is not None}
-        self.plans: dict[Hashable, tuple[ContractionPlan | None, list[int]]] = {}
-        self._parts: dict[Expr, tuple[Expr, ...] | None] = {}
         products = [e for e in reading.ops if e.kind in PRODUCTS]
         self.products: list[Expr] = [e for e in products if self.parts(e) is not None]
 
+    @memoized
     def parts(self, expr: Expr) -> tuple[Expr, ...] | None:
         """The operands of an expression that are parts of its product; ``None`` if it is none."""
-        if expr not in self._parts:
-            self._parts[expr] = parts_of(expr, self.selects)
-        return self._parts[expr]
+        return parts_of(expr, self.selects)
 
     def is_free(self, expr: Expr) -> bool:
         """Whether a part of a product costs nothing, or is no value of the program."""
@@ -280,32 +275,7 @@ class ProductTree:
     @lazy
     def best(self) -> ContractionPlan | None:
         """The best order; ``None`` if there is none."""
-        structure, met = self._structure()
-        plans = self.function.plans
-        if structure in plans:
-            plan, taken = plans[structure]
-            return plan and plan._replace(values=[met[i] for i in taken])
-        plan = _plan(self)
-        plans[structure] = plan, [met.index(value) for value in plan.values] if plan else []
-        return plan
-
-    def _structure(self) -> tuple[Hashable, list[Expr]]:
-        """A key of everything that the best order depends on, and the possible factors.
-
-        These include inner expressions: one that does not fit becomes a factor.
-        """
-        places: dict[Expr, int] = {}
-        keys = []
-        for expr, is_inside in self.values:
-            place = places.setdefault(expr, len(places))
-            if is_inside:
-                operands = tuple([(labels, sign) for _, labels, sign in expr.operands])
-                keys.append((expr.kind, expr.params, expr.sizes, expr.rank, operands, place))
-            else:
-                keys.append((expr.sizes, self.function.fixed.get(expr), place))
-            if expr.kind == "div":
-                places.setdefault(expr.operands[1][0], len(places))
-        return (self.root.dtype, *keys), [*places]
+        return _plan(self)
 
     def described(self) -> str:
         """The best order and its gain, for a remark."""

@@ -40,6 +40,7 @@ from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of, type_of, with_shape
+from jaxmlir.support.lazy import memoized
 from jaxmlir.support.masks import split
 from jaxmlir.transforms.higher_order.loops import ScanOp
 from jaxmlir.transforms.new_function import NewFunction
@@ -173,7 +174,6 @@ class Schedule:
         self.body: FunctionView = body
         self.rows: dict[int, RowOp] = dict(rows)
         self.stage: dict[int, int] = {}
-        self._outer: dict[int, list[int]] = {}
         self._dims: list[int | None] = [None] * len(body.types)
         for i, op in rows.items():
             first, last = body.results[i]
@@ -213,12 +213,11 @@ class Schedule:
         """Whether a value that is computed by rows is returned, or read otherwise than by rows."""
         return value in self._reads.whole
 
+    @memoized
     def _leaving(self, stage: int) -> list[int]:
         """The values that the loop of a stage computes and that are read elsewhere."""
-        if stage not in self._outer:
-            results = (range(*self.body.results[i]) for i in self.stages[stage].rows)
-            self._outer[stage] = [v for group in results for v in group if v in self._reads.outside]
-        return self._outer[stage]
+        results = (range(*self.body.results[i]) for i in self.stages[stage].rows)
+        return [v for group in results for v in group if v in self._reads.outside]
 
     @functools.cached_property
     def _reads(self) -> _ReadModes:
