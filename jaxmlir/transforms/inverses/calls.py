@@ -11,13 +11,15 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
@@ -25,7 +27,7 @@ from jaxmlir._compat import core
 from jaxmlir.bridge.importer import import_jaxpr
 from jaxmlir.caching import setting
 from jaxmlir.dialect import codec, custom_rule_ops
-from jaxmlir.dialect.builder import inline, symbol_ref
+from jaxmlir.dialect.builder import inline, reached_ops, symbol_ref
 from jaxmlir.dialect.ir import functions, ir
 from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.dialect.types import aval_of, widths_of
@@ -126,18 +128,50 @@ def learn_known(site: Site, symbol: str) -> bool:
     if name not in LIBRARY:
         return False
     if "library" not in site.memory:
-        avals = tuple(aval_of(v.type) for v in site.operands)
-        own = structure_of(site.solver.rules.program.functions, symbol, without=_DERIVATIVES)
-        ranks = [len(getattr(aval, "shape", ())) for aval in avals]
-        site.memory["library"] = any(
-            own == _traced(name, avals, depth, setting())
-            for depth in range(max(ranks, default=0) + 1)
-        )
-    if not site.memory["library"]:
+        site.memory["library"] = _formulas(site, symbol, name)
+    formulas = site.memory["library"]
+    if formulas is None:
         return False
     LIBRARY[name].check(site)
-    learn(LIBRARY[name].formulas, site, _defaults(name))
+    learn(formulas, site, _defaults(name))
     return True
+
+
+def _formulas(site: Site, symbol: str, name: str) -> Formulas | None:
+    """The formulas of a called function, if it is the library's of that name, batched or not."""
+    called = site.solver.rules.program.functions
+    own = structure_of(called, symbol, without=_DERIVATIVES)
+    avals = tuple(aval_of(v.type) for v in site.operands)
+    rank = _rank(avals)
+    ops = reached_ops(called, symbol, custom_rules=False)
+    # Only a batch along another axis than the first transposes.
+    transposes = any(op_name == "jaxpr.transpose" for _, op_name in ops)
+    for depth in range(rank + 1):
+        ranks = range(rank - depth + 1, rank + 1)
+        for axes in itertools.product(*(range(n if transposes else 1) for n in ranks)):
+            structure, layout = _traced(name, avals, axes, setting())
+            if structure == own:
+                return _transposed(name, layout) if transposes else LIBRARY[name].formulas
+    return None
+
+
+@functools.cache
+def _transposed(name: str, layout: tuple[int, ...]) -> Formulas:
+    """The formulas of a library function whose result is transposed; ``layout`` undoes that."""
+    formulas = LIBRARY[name].formulas
+
+    def of_transposed(formula: Formula) -> Formula:
+        def solve(z: Any, *known: Any, **attributes: Any) -> Any:
+            return formula.solve(z.transpose(layout), *known, **attributes)
+
+        def log_det(x: Any, z: Any, *known: Any, **attributes: Any) -> Any:
+            log_slope = formula.log_det(x, z.transpose(layout), *known, **attributes)
+            return jnp.broadcast_to(log_slope, x.shape)
+
+        return Formula(solve, log_det)
+
+    transposed = {k: of_transposed(formula) for k, formula in formulas.formulas.items()}
+    return Formulas(transposed, attributes=formulas.attributes)
 
 
 def _function(name: str) -> Callable[..., Any] | None:
@@ -151,26 +185,39 @@ def _defaults(name: str) -> dict[str, Any]:
 
 
 @functools.cache
-def _traced(name: str, avals: tuple[Any, ...], depth: int, _: object) -> Any | None:
-    """The structure of JAX's function for arguments of these types, in a setting; of arrays that
-    have the leading dimensions of ``depth`` batches."""
+def _traced(
+    name: str, avals: tuple[Any, ...], axes: tuple[int, ...], _: object
+) -> tuple[Any | None, tuple[int, ...]]:
+    """The structure of JAX's function for arguments of these types, batched along ``axes``, the
+    innermost first, in a setting; and the permutation that gives its result the arguments' axes."""
     function = _function(name)
     if function is None or not all(isinstance(a, core.ShapedArray) for a in avals):
-        return None
+        return None, ()
     # Without disable_jit the function is a call, which is found by its name.
     with widths_of(avals), jax.disable_jit(False):
-        rank = max([len(a.shape) for a in avals], default=0)
-        in_axes = [0 if len(a.shape) == rank else None for a in avals]
-        for _ in range(depth):
-            function = jax.vmap(function, in_axes)
+        rank = _rank(avals)
+        for axis in axes:
+            in_axes = [axis if len(a.shape) == rank else None for a in avals]
+            function = jax.vmap(function, in_axes, axis)
         args = [jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
         try:
             closed = jax.make_jaxpr(lambda *xs: function(*xs))(*args)
         except TypeError:  # Not for arguments of this kind.
-            return None
+            return None, ()
     traced = functions(import_jaxpr(closed, "main").module)
     symbols = [s for s in traced if re.fullmatch(rf"{name}(_\d+)*", s)]
-    return structure_of(traced, symbols[-1], without=_DERIVATIVES) if symbols else None
+    if not symbols:
+        return None, ()
+    layout = np.arange(rank)
+    for eqn in closed.eqns:
+        if eqn.primitive is lax.transpose_p:
+            layout = layout[list(eqn.params["permutation"])]
+    structure = structure_of(traced, symbols[-1], without=_DERIVATIVES)
+    return structure, tuple(layout.tolist())
+
+
+def _rank(avals: Iterable[Any]) -> int:
+    return max([len(getattr(aval, "shape", ())) for aval in avals], default=0)
 
 
 # Derivative rules do not affect the value.
