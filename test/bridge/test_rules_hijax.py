@@ -365,6 +365,28 @@ def test_a_forward_rule_without_use_of_its_residuals_is_the_function():
     assert "jaxpr.cos" not in cleaned and "jaxpr.sin" in cleaned
 
 
+@pytest.mark.compat
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.checkpoint, jax.vmap])
+def test_a_gradient_with_a_forward_rule_optimised_for_remat_is_differentiated(wrap):
+    def loss(optimize_remat):
+        @jax.custom_vjp
+        def f(x):
+            return jnp.sin(x)
+
+        def bwd(x, ct):
+            return (2.0 * ct * jnp.cos(x),)
+
+        f.defvjp(lambda x: (jnp.sin(x), x), bwd, optimize_remat=optimize_remat)
+        return lambda x: jnp.sum(wrap(f)(x) ** 3)
+
+    gradient = jaxmlir.trace(loss(True))(X).grad()
+    assert "jaxpr.remat_opt" in gradient.as_text()
+    want = jax.hessian(loss(False))(X)
+    close(through_artifact(gradient).jacrev()(X), want)
+    close(gradient.optimize(2).jacrev().optimize(2)(X), want)
+    close(jax.jacfwd(gradient)(X), want)
+
+
 @since_012
 def test_an_option_that_no_op_has_stays_with_the_process():
     def value(x):

@@ -591,6 +591,20 @@ def test_a_function_of_the_library_is_known_in_a_batch():
     np.testing.assert_allclose(program.inverse()(jax.nn.softplus(x)), x, rtol=1e-5)
 
 
+@pytest.mark.parametrize("f", [jax.nn.elu, jax.nn.leaky_relu, jax.scipy.special.logit])
+@pytest.mark.parametrize("axes", [(2,), (1, 1), (1, 0)])
+def test_a_function_of_the_library_is_known_in_a_batch_along_any_axis(f, axes):
+    batched = f
+    for axis in axes:
+        batched = jax.vmap(batched, axis, axis)
+    x = np.linspace(0.1, 0.9, 27, dtype=np.float32).reshape(3, 3, 3)
+    inverse = jaxmlir.trace(batched)(x).inverse_and_log_det()
+    found, log_det = inverse(batched(x))
+    np.testing.assert_allclose(found, x, rtol=1e-4)
+    slopes = jax.vmap(jax.grad(f))(x.ravel())
+    np.testing.assert_allclose(log_det, -np.sum(np.log(slopes)), rtol=1e-4, atol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("f", "parameter"),
     [

@@ -29,6 +29,7 @@ _RULES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "jaxpr.linear_call": ("linear_call", "LinearCall", ()),
     "jaxpr.remat2": ("remat", "Remat", ()),
+    "jaxpr.remat_opt": ("call", "RematOpt", ()),
     "jaxpr.scan": ("scan", "Scan", ()),
     "jaxpr.while": ("while_loop", "While", ()),
 }

@@ -7,7 +7,7 @@ these.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from jaxmlir.dialect.builder import create, returned, set_attribute, set_results, symbol_ref
 from jaxmlir.dialect.effect_attributes import effects_of, is_on_operand
@@ -129,7 +129,7 @@ class Call(HigherOrderRule):
         uses = used_arguments(rules, symbol, active, wanted)
         active = relevant_arguments(rules, symbol, active, uses)
         halves = linearize_call_of(rules, symbol, active, wanted, None, uses)
-        name, attributes = op.operation.name, dict(op.attributes.items())
+        name, attributes = self._written_as(op)
 
         def pull(nonzero: Mask) -> Emitter:
             transposed = halves.transpose(rules, uses.count(True), nonzero)
@@ -153,10 +153,13 @@ class Call(HigherOrderRule):
     def _symbol(self, op: Any) -> str:
         return op.attributes[self.callee].value
 
+    def _written_as(self, op: Any) -> tuple[str, dict[str, ir.Attribute]]:
+        """The name of the op that calls a transformed function, and its other attributes."""
+        return op.operation.name, dict(op.attributes.items())
+
     def _call(self, rules: Rules, like: Any, symbol: str, pattern: tuple[Any, ...]) -> Emitter:
         """A call of a transformed function, in place of the op ``like``."""
-        attributes = dict(like.attributes.items())
-        return self._written(rules, like.operation.name, attributes, symbol, pattern)
+        return self._written(rules, *self._written_as(like), symbol, pattern)
 
     def _written(
         self,
@@ -188,3 +191,35 @@ class Call(HigherOrderRule):
             Emitter(halves.pattern, write),
             self._call(rules, like, halves.second, halves.pattern),
         )
+
+
+class ForwardRule(Call):
+    """A call of the forward rule of a ``jaxpr.remat_opt``."""
+
+    def __init__(self) -> None:
+        super().__init__("jaxpr")
+
+    def _symbol(self, op: Any) -> str:
+        return op.attributes["fwd_jaxpr"].value
+
+    def _written_as(self, op: Any) -> tuple[str, dict[str, ir.Attribute]]:
+        return "jaxpr.jit", {"name": ir.StringAttr.get(self._symbol(op))}
+
+
+class RematOpt(HigherOrderRule):
+    """The rule of ``jaxpr.remat_opt``: linearized, it is a call of the forward rule.
+
+    JAX's rules serve the rest.  They keep both functions, also in forward mode, where the results
+    would depend on tangents: so JAX cannot linearize the op (once it is in a ``jax.jit``).
+    """
+
+    forward_rule: ClassVar[Call] = ForwardRule()
+
+    def jvp(self, rules: Rules, op: Any, active: Mask) -> None:
+        return None
+
+    def uses(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Mask:
+        return self.forward_rule.uses(rules, op, active, wanted)
+
+    def linearize(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Linearization:
+        return self.forward_rule.linearize(rules, op, active, wanted)

@@ -11,12 +11,14 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
@@ -24,7 +26,7 @@ from jaxmlir._compat import core
 from jaxmlir.bridge.importer import import_jaxpr
 from jaxmlir.caching import setting
 from jaxmlir.dialect import codec, custom_rule_ops
-from jaxmlir.dialect.builder import inline, symbol_ref
+from jaxmlir.dialect.builder import inline, reached_ops, symbol_ref
 from jaxmlir.dialect.ir import functions, ir
 from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.dialect.types import aval_of, widths_of
@@ -101,40 +103,76 @@ LIBRARY: dict[str, LibraryFunction] = {
 """The known library functions, by name."""
 
 
-@functools.cache
-def _rule_of(name: str) -> Formulas:
-    """The rule of a library function.  A parameter of a call is an operand; at its default it is a
-    constant in the called function, which the formulas take from JAX."""
-    function = LIBRARY[name]
-    formulas = {(i,): Formula(*fields) for i, fields in function.formulas.items()}
-    if function.positive:
-        solve, log_slope = function.formulas[0]
-        default = inspect.signature(_function(name)).parameters[function.positive].default
-        formulas[0,] = Formula(
-            lambda y, value=default: solve(y, value),
-            lambda x, y, value=default: log_slope(x, y, value),
-        )
-    return Formulas(formulas, elementwise=True)
-
-
 def learn_known(site: Site, symbol: str) -> bool:
     """Applies the rule of a library function's call; false if the call is of another function."""
     name = short_name(symbol.partition(".")[0])
     if name not in LIBRARY:
         return False
     if "library" not in site.memory:
-        avals = tuple(aval_of(v.type) for v in site.operands)
-        own = structure_of(site.solver.rules.program.functions, symbol, without=_DERIVATIVES)
-        ranks = [len(getattr(aval, "shape", ())) for aval in avals]
-        site.memory["library"] = any(
-            own == _traced(name, avals, depth, setting())
-            for depth in range(max(ranks, default=0) + 1)
-        )
-    if not site.memory["library"]:
+        site.memory["library"] = _find_rule(site, symbol, name)
+    library_rule = site.memory["library"]
+    if library_rule is None:
         return False
     LIBRARY[name].check(site)
-    _rule_of(name).learn(site)
+    library_rule.learn(site)
     return True
+
+
+def _find_rule(site: Site, symbol: str, name: str) -> Formulas | None:
+    """The rule of a called function, if it is the library's of that name, batched or not."""
+    called = site.solver.rules.program.functions
+    own = structure_of(called, symbol, without=_DERIVATIVES)
+    avals = tuple(aval_of(v.type) for v in site.operands)
+    rank = _rank(avals)
+    ops = reached_ops(called, symbol, custom_rules=False)
+    # Only a batch along another axis than the first transposes.
+    transposes = any(op_name == "jaxpr.transpose" for _, op_name in ops)
+    for depth in range(rank + 1):
+        ranks = range(rank - depth + 1, rank + 1)
+        for axes in itertools.product(*(range(n if transposes else 1) for n in ranks)):
+            structure, layout = _traced(name, avals, axes, setting())
+            if structure == own:
+                return _rule_of(name, layout if transposes else None)
+    return None
+
+
+@functools.cache
+def _rule_of(name: str, layout: tuple[int, ...] | None) -> Formulas:
+    """The rule of a library function.  A parameter of a call is an operand; at its default it is a
+    constant in the called function, which the formulas take from JAX.
+
+    Args:
+      layout: if the result is transposed, the permutation that undoes that.
+    """
+    function = LIBRARY[name]
+    formulas = function.formulas
+    if function.positive:
+        solve, log_slope = formulas[0]
+        default = inspect.signature(_function(name)).parameters[function.positive].default
+        formulas = {
+            0: (
+                lambda y, value=default: solve(y, value),
+                lambda x, y, value=default: log_slope(x, y, value),
+            )
+        }
+    if layout is not None:
+        formulas = {i: _of_transposed(*fields, layout) for i, fields in formulas.items()}
+    rules = {(i,): Formula(*fields) for i, fields in formulas.items()}
+    return Formulas(rules, elementwise=layout is None)
+
+
+def _of_transposed(
+    solve: Callable[..., Any], log_slope: Callable[..., Any], layout: tuple[int, ...]
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The fields of a formula for a result that is transposed; ``layout`` undoes that."""
+
+    def of_transposed(z: Any, *known: Any) -> Any:
+        return solve(z.transpose(layout), *known)
+
+    def log_det(x: Any, z: Any, *known: Any) -> Any:
+        return jnp.broadcast_to(log_slope(x, z.transpose(layout), *known), x.shape)
+
+    return of_transposed, log_det
 
 
 def _function(name: str) -> Callable[..., Any] | None:
@@ -142,26 +180,39 @@ def _function(name: str) -> Callable[..., Any] | None:
 
 
 @functools.cache
-def _traced(name: str, avals: tuple[Any, ...], depth: int, _: object) -> Any | None:
-    """The structure of JAX's function for arguments of these types, in a setting; of arrays that
-    have the leading dimensions of ``depth`` batches."""
+def _traced(
+    name: str, avals: tuple[Any, ...], axes: tuple[int, ...], _: object
+) -> tuple[Any | None, tuple[int, ...]]:
+    """The structure of JAX's function for arguments of these types, batched along ``axes``, the
+    innermost first, in a setting; and the permutation that gives its result the arguments' axes."""
     function = _function(name)
     if function is None or not all(isinstance(a, core.ShapedArray) for a in avals):
-        return None
+        return None, ()
     # Without disable_jit the function is a call, which is found by its name.
     with widths_of(avals), jax.disable_jit(False):
-        rank = max([len(a.shape) for a in avals], default=0)
-        in_axes = [0 if len(a.shape) == rank else None for a in avals]
-        for _ in range(depth):
-            function = jax.vmap(function, in_axes)
+        rank = _rank(avals)
+        for axis in axes:
+            in_axes = [axis if len(a.shape) == rank else None for a in avals]
+            function = jax.vmap(function, in_axes, axis)
         args = [jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
         try:
             closed = jax.make_jaxpr(lambda *xs: function(*xs))(*args)
         except TypeError:  # Not for arguments of this kind.
-            return None
+            return None, ()
     traced = functions(import_jaxpr(closed, "main").module)
     symbols = [s for s in traced if re.fullmatch(rf"{name}(_\d+)*", s)]
-    return structure_of(traced, symbols[-1], without=_DERIVATIVES) if symbols else None
+    if not symbols:
+        return None, ()
+    layout = np.arange(rank)
+    for eqn in closed.eqns:
+        if eqn.primitive is lax.transpose_p:
+            layout = layout[list(eqn.params["permutation"])]
+    structure = structure_of(traced, symbols[-1], without=_DERIVATIVES)
+    return structure, tuple(layout.tolist())
+
+
+def _rank(avals: Iterable[Any]) -> int:
+    return max([len(getattr(aval, "shape", ())) for aval in avals], default=0)
 
 
 # Derivative rules do not affect the value.
