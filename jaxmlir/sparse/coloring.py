@@ -181,10 +181,11 @@ def _split(
     m, n = pattern.shape
     columns, rows = np.full(n, -1), np.full(m, -1)
     if not from_left.all():
-        columns = column_colors(pattern[~from_left], in_shapes)
+        part = pattern if not from_left.any() else pattern[~from_left]
+        columns = column_colors(part, in_shapes)
     if from_left.any():
-        shapes = out_shapes if from_left.all() else ()
-        rows[from_left] = column_colors(pattern[from_left].T.tocsr(), shapes)
+        part = pattern if from_left.all() else pattern[from_left]
+        rows[from_left] = column_colors(part.T.tocsr(), out_shapes if from_left.all() else ())
     numbers, cols = row_numbers(pattern), pattern.indices
     forward = int(columns.max(initial=-1)) + 1
     by_column = columns[cols] * m + numbers
@@ -343,12 +344,16 @@ def _distances(rows: Sequence[np.ndarray], grid: Shape) -> np.ndarray:
     """The distances in a grid between any two points of a row, each once."""
     of_row = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     points = np.array(np.unravel_index(np.concatenate(rows), grid))
-    distances = []
+    # Each distance as one number: numbers are sorted faster than columns of coordinates.
+    base = 2 * max(grid) + 1
+    weights = base ** np.arange(len(grid), dtype=np.int64)
+    numbers = []
     for k in range(1, max(map(len, rows))):
         together = of_row[k:] == of_row[:-k]
         apart = (points[:, k:] - points[:, :-k])[:, together]
-        distances.append(np.unique(apart, axis=1))
-    return np.unique(np.concatenate(distances, axis=1), axis=1).T
+        numbers.append(np.unique(weights @ (apart + base // 2)))
+    codes = np.unique(np.concatenate(numbers))
+    return codes[:, None] // weights % base - base // 2
 
 
 def lattice_factors(apart: np.ndarray, count: int) -> Iterator[np.ndarray]:
