@@ -28,7 +28,7 @@ from jaxmlir.caching import setting
 from jaxmlir.dialect import codec, custom_rule_ops
 from jaxmlir.dialect.builder import inline, reached_ops, symbol_ref
 from jaxmlir.dialect.ir import functions, ir
-from jaxmlir.dialect.ops import CALLEES
+from jaxmlir.dialect.ops import CALLEES, Trait, with_trait
 from jaxmlir.dialect.types import aval_of, widths_of
 from jaxmlir.rewriting.dedupe import short_name, structure_of
 from jaxmlir.support.masks import chosen, split
@@ -124,16 +124,25 @@ def _find_rule(site: Site, symbol: str, name: str) -> Formulas | None:
     own = structure_of(called, symbol, without=_DERIVATIVES)
     avals = tuple(aval_of(v.type) for v in site.operands)
     rank = _rank(avals)
-    ops = reached_ops(called, symbol, custom_rules=False)
+    names = _names(called, symbol)
+    alone = _traced(name, avals, (), setting())
+    # Batches differ in movements only.  A user's function of the name is not searched for.
+    if alone is None or alone.names - _MOVEMENTS != names - _MOVEMENTS:
+        return None
     # Only a batch along another axis than the first transposes.
-    transposes = any(op_name == "jaxpr.transpose" for _, op_name in ops)
+    transposes = "jaxpr.transpose" in names
     for depth in range(rank + 1):
         ranks = range(rank - depth + 1, rank + 1)
         for axes in itertools.product(*(range(n if transposes else 1) for n in ranks)):
-            structure, layout = _traced(name, avals, axes, setting())
-            if structure == own:
-                return _rule_of(name, layout if transposes else None)
+            traced = _traced(name, avals, axes, setting())
+            if traced is not None and traced.structure == own:
+                return _rule_of(name, traced.layout if transposes else None)
     return None
+
+
+def _names(called: Any, symbol: str) -> frozenset[str]:
+    """The names of the ops that a function runs."""
+    return frozenset(name for _, name in reached_ops(called, symbol, custom_rules=False))
 
 
 @functools.cache
@@ -179,15 +188,28 @@ def _function(name: str) -> Callable[..., Any] | None:
     return getattr(importlib.import_module(LIBRARY[name].module), name, None)
 
 
+class _TracedFunction(NamedTuple):
+    """A function of the library, traced.
+
+    Attributes:
+      layout: the permutation that gives its result the arguments' axes.
+      names: the names of its ops.
+    """
+
+    structure: Any
+    layout: tuple[int, ...]
+    names: frozenset[str]
+
+
 @functools.cache
 def _traced(
     name: str, avals: tuple[Any, ...], axes: tuple[int, ...], _: object
-) -> tuple[Any | None, tuple[int, ...]]:
-    """The structure of JAX's function for arguments of these types, batched along ``axes``, the
-    innermost first, in a setting; and the permutation that gives its result the arguments' axes."""
+) -> _TracedFunction | None:
+    """JAX's function for arguments of these types, batched along ``axes``, the innermost first, in
+    a setting; ``None`` if it does not take such arguments."""
     function = _function(name)
     if function is None or not all(isinstance(a, core.ShapedArray) for a in avals):
-        return None, ()
+        return None
     # Without disable_jit the function is a call, which is found by its name.
     with widths_of(avals), jax.disable_jit(False):
         rank = _rank(avals)
@@ -198,23 +220,24 @@ def _traced(
         try:
             closed = jax.make_jaxpr(lambda *xs: function(*xs))(*args)
         except TypeError:  # Not for arguments of this kind.
-            return None, ()
+            return None
     traced = functions(import_jaxpr(closed, "main").module)
     symbols = [s for s in traced if re.fullmatch(rf"{name}(_\d+)*", s)]
     if not symbols:
-        return None, ()
+        return None
     layout = np.arange(rank)
     for eqn in closed.eqns:
         if eqn.primitive is lax.transpose_p:
             layout = layout[list(eqn.params["permutation"])]
     structure = structure_of(traced, symbols[-1], without=_DERIVATIVES)
-    return structure, tuple(layout.tolist())
+    return _TracedFunction(structure, tuple(layout.tolist()), _names(traced, symbols[-1]))
 
 
 def _rank(avals: Iterable[Any]) -> int:
     return max([len(getattr(aval, "shape", ())) for aval in avals], default=0)
 
 
+_MOVEMENTS = with_trait(Trait.MOVEMENT)
 # Derivative rules do not affect the value.
 _DERIVATIVES = custom_rule_ops.TRACED | {custom_rule_ops.MARK}
 
