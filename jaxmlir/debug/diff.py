@@ -18,6 +18,8 @@ from jaxmlir.program.arguments import check_tree
 from jaxmlir.program.specialize import is_symbolic
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jax.typing import DTypeLike
 
     from jaxmlir.program.program import Program
@@ -75,7 +77,9 @@ def diff(
 
     The programs may be the same one (on two devices, in two precisions), or different ones, such as
     before and after a pass. Their ops are matched by name, the user's line, and the iterations of
-    the loops around them; ops that only one of them has are skipped. All values of the first
+    the loops around them; ops that only one of them has are skipped, and so are ops that a pass has
+    given the same operands in another order. An op whose operands differ too counts only if the
+    programs' results differ: a pass may have put another op in its place. All values of the first
     evaluation are kept meanwhile.
 
     Args:
@@ -113,8 +117,8 @@ def diff(
         )
     for i, (a, b) in enumerate(zip(results, others, strict=True)):
         if not _agree(a, b, rtol, atol):
-            return _difference(None, i, a, b, ())
-    return None
+            return compared.uncertain or _difference(None, i, a, b, ())
+    return compared.certain
 
 
 def _check_options(rtol: Any, atol: Any, devices: Any, dtypes: Any) -> None:
@@ -194,6 +198,8 @@ class _Rounding(Interpreter):
 
 
 _Key = tuple[str, tuple[str, int, int], tuple[int, ...]]
+_Recorded = tuple[list[Any], list[Any]]
+"""The operands and the results of an op."""
 
 
 def _key(step: Step) -> _Key:
@@ -204,7 +210,7 @@ class _ValueRecorder(Hook):
     """Records the operands and results of every op of the first evaluation."""
 
     def __init__(self) -> None:
-        self.steps: dict[_Key, list[tuple[list[Any], list[Any]]]] = defaultdict(list)
+        self.steps: dict[_Key, list[_Recorded]] = defaultdict(list)
 
     def after(self, step: Step) -> None:
         self.steps[_key(step)].append((step.operands, step.results or []))
@@ -225,33 +231,53 @@ class _Comparison(Hook):
     some, so agreement with any of them is enough.
     """
 
-    steps: dict[_Key, list[Any]]
+    steps: dict[_Key, list[_Recorded]]
     rtol: float | None
     atol: float
     seen: dict[_Key, int] = field(default_factory=lambda: defaultdict(int))
+    uncertain: Difference | None = None
+    """The first op that differs from all ops that might be its counterpart, as do its operands."""
+    certain: Difference | None = None
+    """The first op that differs from an op of the same operands; found after ``uncertain``."""
 
-    def agrees(self, recorded: tuple[list[Any], list[Any]], step: Step) -> bool:
-        results = step.results or []
-        return all(
-            _agree(a, b, self.rtol, self.atol) for a, b in zip(recorded[1], results, strict=True)
+    def same(self, a: Any, b: Any) -> bool:
+        return np.shape(a) == np.shape(b) and _agree(a, b, self.rtol, self.atol)
+
+    def all_same(self, first: Sequence[Any], second: Sequence[Any]) -> bool:
+        return len(first) == len(second) and all(map(self.same, first, second))
+
+    def is_permuted(self, first: Sequence[Any], second: Sequence[Any]) -> bool:
+        """Whether the operands are the same in another order: the transpose of a product."""
+        return len(first) == len(second) and all(
+            any(self.same(a, b) for a in first) for b in second
         )
 
     def after(self, step: Step) -> None:
-        key = _key(step)
-        shapes = list(map(np.shape, step.results or []))
+        key, operands, results = _key(step), step.operands, step.results or []
+        shapes = list(map(np.shape, results))
         partners = [s for s in self.steps.get(key, ()) if list(map(np.shape, s[1])) == shapes]
         number = self.seen[key]
         self.seen[key] += 1
-        if not partners:
+        if not partners or self.certain is not None:
             return
-        partner = partners[min(number, len(partners) - 1)]
-        if self.agrees(partner, step) or any(self.agrees(other, step) for other in partners):
+        expected = partners[min(number, len(partners) - 1)]
+        if any(self.all_same(had, results) for _, had in partners):
             return
-        for i, (a, b) in enumerate(zip(partner[1], step.results or [], strict=True)):
-            if not _agree(a, b, self.rtol, self.atol):
-                pairs = zip(partner[0], step.operands, strict=False)
-                operands = tuple(_distance(x, y)[1] for x, y in pairs)
-                raise _DivergenceFound(_difference(Place.of(step), i, a, b, operands))
+        of_operands = [partner for partner in partners if self.all_same(partner[0], operands)]
+        if of_operands:
+            difference = self.difference(of_operands[0], step)
+            if self.uncertain is None:
+                raise _DivergenceFound(difference)
+            self.certain = difference
+        elif self.uncertain is None and not any(self.is_permuted(o, operands) for o, _ in partners):
+            self.uncertain = self.difference(expected, step)
+
+    def difference(self, recorded: _Recorded, step: Step) -> Difference:
+        """How an op differs from a recorded one."""
+        pairs = enumerate(zip(recorded[1], step.results or [], strict=True))
+        i, a, b = next((i, a, b) for i, (a, b) in pairs if not self.same(a, b))
+        apart = (_distance(x, y)[1] for x, y in zip(recorded[0], step.operands, strict=False))
+        return _difference(Place.of(step), i, a, b, tuple(apart))
 
 
 def _difference(

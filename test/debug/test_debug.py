@@ -247,6 +247,35 @@ def test_two_programs_part_where_one_was_changed():
     assert "the first op that differs: 'jaxpr.mul' op at" in str(found)
 
 
+def test_products_with_exchanged_operands():
+    """``-O2`` makes layers one function, in which the weights' gradient is another product than
+    that before the pass: its transpose."""
+
+    def loss(w, x):
+        for layer in w:
+            x = jax.nn.gelu(x @ layer + x)
+        return jnp.sum(x**2)
+
+    w, x = jax.random.normal(jax.random.key(0), (4, 8, 8)) / 8, jnp.ones((16, 8))
+    program = jaxmlir.trace(jax.grad(loss))(list(w), x)
+    outlined = program.optimize(2)
+    assert debug.diff(program, outlined, list(w), x) is None
+    scaled = outlined.as_text(debug_info=True).replace("dense<0.797", "dense<0.5")
+    found = debug.diff(program, jaxmlir.parse(scaled), list(w), x)
+    assert found.place.op == "jaxpr.mul" and found.place.line == line_of(loss, "gelu")
+
+
+def test_an_op_whose_operands_differ_too_counts_if_the_results_differ():
+    def f(x, scale):
+        return scale * jnp.exp(x * jnp.sin(x)) + x
+
+    program = jaxmlir.trace(f)(jnp.ones(3), 1.0)
+    changed = program.as_text(debug_info=True).replace('"jaxpr.sin"', '"jaxpr.cos"')
+    second = jaxmlir.parse(changed)
+    assert debug.diff(program, second, jnp.ones(3), 0.0) is None
+    assert debug.diff(program, second, jnp.ones(3), 1.0).place.op == "jaxpr.mul"
+
+
 def test_one_program_in_two_precisions():
     """The difference shows at 1 + 1e-3 h, where bfloat16 loses the needed digits; before it, values
     differ by no more than the resolution of bfloat16."""
