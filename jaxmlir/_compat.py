@@ -44,6 +44,7 @@ _MODULES = {
     "dtypes": "jax._src.dtypes",
     "effects": "jax._src.effects",
     "hijax": "jax._src.hijax",
+    "jax_export": "jax._src.export._export",
     "jax_mlir_ext": "jaxlib.mlir._mlir_libs._jax_mlir_ext",
     "literals": "jax._src.literals",
     "lu": "jax._src.linear_util",

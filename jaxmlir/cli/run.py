@@ -251,7 +251,7 @@ def _named_platforms(program: Program, entry: str) -> list[list[str]]:
 def _stablehlo_primitive() -> Any:
     """A JAX primitive that calls a function of a StableHLO module, which JAX thus compiles and
     dispatches like everything else."""
-    from jaxmlir._compat import core, mlir
+    from jaxmlir._compat import core, jax_export, mlir
 
     primitive = core.Primitive("jaxmlir_run_stablehlo")
     primitive.multiple_results = True
@@ -263,6 +263,8 @@ def _stablehlo_primitive() -> Any:
         return call_signature(program, entry).results
 
     def lowering(ctx: Any, *args: Any, program: Program, entry: str) -> Any:
+        # A call of LAPACK jumps to addresses that JAX's own lowering rules load.
+        jax_export._ensure_backends_initialized(ctx.module_context.platforms)
         target = ctx.module_context.module
         module = ir.Module.parse(module_bytecode(program.module), target.context)
         types = functions(module)[entry].type.results

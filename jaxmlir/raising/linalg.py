@@ -200,12 +200,18 @@ def custom_call(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return ffi_call(w, op, operands, target)
 
 
+_TYPED = 4
+"""The version of custom calls whose configuration is a dictionary of typed attributes."""
+
+
 def ffi_call(w: BodyWriter, op: Any, operands: list[ir.Value], target: str) -> Values:
     """A call of an unknown foreign function: it can run, and has no derivative."""
     attributes = {}
     legacy = None
     version, config = attribute(op, "api_version", 1), config_of(op)
     if isinstance(config, ir.DictAttr):
+        # JAX writes version 1 beside a dictionary, which only typed calls have.
+        version = _TYPED
         attributes = {item.name: _ffi_value(item.attr) for item in config}
     elif isinstance(config, ir.StringAttr) and config.value:
         legacy = config.value
@@ -381,6 +387,12 @@ _QR = [
 @custom("lapack_orgqr_ffi", "lapack_ungqr_ffi")
 def orgqr(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return w.emit("householder_product", operands, w.types(op))
+
+
+@custom("lapack_ormqr_ffi", "lapack_unmqr_ffi")
+def ormqr(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
+    sides = {name: bool(_option(op, name, False)) for name in ("left", "transpose")}
+    return w.emit("ormqr", operands, w.types(op), **sides)
 
 
 @custom("lapack_syevd_ffi", "lapack_heevd_ffi")

@@ -294,6 +294,27 @@ def test_an_unknown_custom_call_is_raised_and_has_no_derivative():
         program.jvp()((X[0],), (X[0],))
 
 
+def test_a_foreign_function_with_attributes_as_jax_writes_it():
+    """JAX writes version 1 of the calling convention beside the attributes of version 4."""
+    call = jax.ffi.ffi_call("my_kernel", jax.ShapeDtypeStruct((4,), "float32"))
+    text = jax.jit(lambda x: call(x, n=np.int32(3))).lower(jnp.ones(4)).as_text()
+    assert "api_version = 4" not in text
+    lowered = jaxmlir.from_stablehlo(text).lower().as_text()
+    assert "custom_call @my_kernel" in lowered and "{n = 3 : i32}" in lowered
+
+
+@pytest.mark.parametrize("left, transpose", [(True, False), (True, True), (False, True)])
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+def test_products_with_packed_reflectors(left, transpose, dtype):
+    def product(a, taus, c):
+        return lax.linalg.ormqr(a, taus, c, left=left, transpose=transpose)
+
+    packed, taus, c = X.T.astype(dtype), X[:, 0].astype(dtype), np.outer(X[0], X[1]).astype(dtype)
+    program = jaxmlir.from_stablehlo(jax.jit(product).lower(packed, taus, c).as_text())
+    assert "jaxpr.ormqr" in str(program)
+    close(program(packed, taus, c), product(packed, taus, c))
+
+
 # --- ops with regions -----------------------------------------------------------------------------
 
 REDUCE = """
