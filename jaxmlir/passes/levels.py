@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Set
 
-from jaxmlir.errors import PipelineError
+from jaxmlir.errors import PipelineError, nearest
 
 CLEAN_UP = (
     "jaxpr-dedupe-functions",
@@ -189,13 +189,23 @@ def level_pipeline(level: int, without: Collection[str] = ()) -> str:
             "jaxmlir.jit(f, optimize='tune') and program.tune(*args) time several forms"
         )
     if isinstance(without, str) or not isinstance(without, Collection):
-        raise PipelineError(f"without: expected a collection of names of passes, got {without!r}")
+        hint = f"; write [{without!r}]" if isinstance(without, str) else ""
+        raise PipelineError(
+            f"without: expected a collection of names of passes, got {without!r}{hint}"
+        )
     names = set().union(*LEVELS.values())
     for name in without:
         if name not in names:
+            # The prefix makes all names look alike.
+            short = {n.removeprefix("jaxpr-"): n for n in names}
+            meant = nearest(str(name).removeprefix("jaxpr-"), short)
             raise PipelineError(
-                f"'{name}' is not a pass of an optimization level; those that can be left out are "
-                f"{', '.join(sorted(names))}"
+                f"'{name}' is not a pass of an optimization level; "
+                + (
+                    f"did you mean '{short[meant]}'?"
+                    if meant
+                    else f"those that can be left out are {', '.join(sorted(names))}"
+                )
             )
     return ",".join(name for name in LEVELS[level] if name not in without)
 

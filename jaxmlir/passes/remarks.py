@@ -18,7 +18,7 @@ import contextvars
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from jaxmlir.errors import Diagnostic
+from jaxmlir.errors import ArgumentError, Diagnostic
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -42,9 +42,18 @@ _listening: contextvars.ContextVar[tuple[RemarkListener, str] | None] = contextv
 )
 
 
+def check_sink(sink: Any) -> None:
+    """Raises :class:`ArgumentError` if a value cannot take remarks."""
+    if sink is not None and not callable(sink):
+        raise ArgumentError(
+            f"remarks: expected print or another function of a Diagnostic, got {sink!r}"
+        )
+
+
 @contextlib.contextmanager
 def listening(sink: Sink | None, pass_name: str, program: Module) -> Iterator[None]:
     """Passes the remarks made within the block, as those of ``pass_name``, to ``sink``."""
+    check_sink(sink)
     # An isinstance check with a protocol takes longer than many a pass: skip it for None.
     if sink is not None and isinstance(sink, OpSink):
         sink.about(program)

@@ -15,7 +15,7 @@ from jaxmlir._compat import core
 from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import constraints_of, is_narrowed, widths_of
-from jaxmlir.errors import ArgumentError, count
+from jaxmlir.errors import ArgumentError, count, nearest
 from jaxmlir.program import specialize as specialization
 
 # Messages show two pytrees in full up to this number of characters, and otherwise name at most this
@@ -188,10 +188,7 @@ def _tree_difference(program: Module, tree: Any, flat: Sequence[Any]) -> str:
     wanted, given = _tree_text(program.in_tree, program.in_avals), _tree_text(tree, flat)
     if len(wanted) + len(given) <= MAX_TREE_TEXT:
         said = f"@{program.name} takes arguments of the pytree {wanted}, got {given}"
-        (_, by_name), (_, by_name_too) = tree.children(), program.in_tree.children()
-        if by_name.num_nodes > 1 and by_name_too.num_nodes == 1:
-            said += "; pass arguments by position if they were traced by position"
-        return said
+        return said + _keyword_hint(program, tree) + _class_hint(program, tree)
     differences = list(_differences(program.in_tree, tree))
     shown = [
         f"{_path_text(program, path)} must be {_node_text(expected)}, got {_node_text(got)}"
@@ -199,7 +196,43 @@ def _tree_difference(program: Module, tree: Any, flat: Sequence[Any]) -> str:
     ]
     if len(differences) > len(shown):
         shown.append(f"... {len(differences) - len(shown)} more")
-    return f"@{program.name}: " + "; ".join(shown)
+    return f"@{program.name}: " + "; ".join(shown) + _class_hint(program, tree)
+
+
+def _keywords(tree: Any) -> list[str]:
+    """The names of the keyword arguments in the pytree of arguments."""
+    data = tree.children()[1].node_data()
+    return list(data[1]) if data else []
+
+
+def _keyword_hint(program: Module, tree: Any) -> str:
+    """What to do about keyword arguments that the program does not have."""
+    wanted = _keywords(program.in_tree)
+    unknown = [name for name in _keywords(tree) if name not in wanted]
+    parameters = getattr(signature_of(program), "parameters", {})
+    by_position = [name for name in unknown if name in parameters]
+    if by_position:
+        names = ", ".join(by_position)
+        return f"; pass arguments by position that were traced by position: {names}"
+    if not unknown:
+        return ""
+    meant = nearest(unknown[0], wanted)
+    hint = f"did you mean {meant}?" if meant else "static arguments are not arguments of a program"
+    return f"; it has no keyword argument {unknown[0]}; {hint}"
+
+
+def _class_hint(program: Module, tree: Any) -> str:
+    """What to do about an argument whose class only has the name of the program's."""
+    for path, wanted, given in _differences(program.in_tree, tree):
+        classes = [node.node_data()[0] for node in (wanted, given) if node.node_data()]
+        if len(classes) == 2 and classes[0] is not classes[1]:
+            name = classes[0].__name__
+            if name == classes[1].__name__:
+                return (
+                    f"; {_path_text(program, path)} is of another class {name} than the program's, "
+                    "of which jax.tree.unflatten(program.in_tree, leaves) makes instances"
+                )
+    return ""
 
 
 def _differences(

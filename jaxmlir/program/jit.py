@@ -24,9 +24,9 @@ import jax
 
 from jaxmlir import targets
 from jaxmlir._compat import core, pe, rule_context, user_function, without_dead_code
-from jaxmlir.errors import Diagnostic, JaxmlirError
+from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError
 from jaxmlir.passes import Pipeline
-from jaxmlir.passes.remarks import Sink
+from jaxmlir.passes.remarks import Sink, check_sink
 from jaxmlir.program.arguments import CallProperty
 from jaxmlir.program.derived import Recipe, at_level, decide, stages_of
 from jaxmlir.program.program import Program
@@ -254,15 +254,19 @@ def jit(
       a decorator that makes one.
 
     Raises:
-      ArgumentError: there is no such target, or the budget is neither a fraction nor bytes.
+      ArgumentError: there is no such target, the budget is neither a fraction nor bytes, passes are
+        left out of level 0, or ``remarks`` is not a function.
       PipelineError: there is no such level or pass.
     """
+    check_sink(remarks)
     budget = None if memory_budget is None else check_budget(memory_budget)
     named_target = None if target is None else targets.target(target)
     tune = optimize == "tune"
     shardings = [value for name, value in options.items() if name.endswith("_shardings")]
     devices = devices_of(jax.tree.leaves(shardings))
     stager = Stager(2 if tune else optimize, without, named_target, budget, remarks, devices)
+    if without and optimize == 0:
+        raise ArgumentError("without= leaves passes out of a level: give optimize=2, too")
     if fun is _TO_COME:
         return lambda fun: JitFunction(fun, options, stager, tune=tune)
     return JitFunction(fun, options, stager, tune=tune)

@@ -226,9 +226,9 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         """The program after a pipeline, for a target; passes assume the default if it has none."""
         from jaxmlir.passes import parse_pipeline
         from jaxmlir.passes.kept import run_kept
+        from jaxmlir.passes.remarks import check_sink
 
-        if remarks is not None and not callable(remarks):
-            raise ArgumentError(f"remarks: expected a function of a Diagnostic, got {remarks!r}")
+        check_sink(remarks)
         result = self.clone(hold_rules=hold_rules)
         own_target = target or self._target
         result._target = own_target or default or (self.recipe and self.recipe.target)

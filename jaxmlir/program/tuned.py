@@ -274,10 +274,14 @@ class Tunable(Module):
             example ``print``.
 
         Raises:
-          ArgumentError: the arguments are not the program's, or the time is no positive number.
+          ArgumentError: the arguments are not the program's, the time is no positive number, or
+            ``remarks`` is not a function.
         """
+        from jaxmlir.passes.remarks import check_sink
+
         if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
             raise ArgumentError(f"seconds: expected a positive number, got {seconds!r}")
+        check_sink(remarks)
         program: Any = self
         code = program.__code__
 

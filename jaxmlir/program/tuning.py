@@ -193,7 +193,8 @@ class Trial:
                 self._compile(choice, say, {})
             self._reference = None
             best = self._time(say)
-        best.note = CHOSEN
+        is_fastest = best.median <= min(c.median for c in self.candidates)
+        best.note = CHOSEN if is_fastest else f"no other is measurably faster, {CHOSEN}"
         for warning in best.warned:
             place = warning.filename, warning.lineno
             warnings.warn_explicit(warning.message, warning.category, *place)

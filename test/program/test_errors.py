@@ -319,6 +319,13 @@ ONES = np.ones((2, 3), np.float32)
             "@loss takes arguments of the pytree ({'a': *}, scale=*), got ({'a': *})",
             id="missing",
         ),
+        pytest.param(
+            ({"a": ONES},),
+            {"scales": 2.0},
+            "@loss takes arguments of the pytree ({'a': *}, scale=*), got ({'a': *}, scales=*); "
+            "it has no keyword argument scales; did you mean scale?",
+            id="keyword",
+        ),
     ],
 )
 @pytest.mark.parametrize("outer", [lambda program: program, jax.jit], ids=["call", "jit"])
@@ -492,7 +499,14 @@ def stack():
         (lambda p: p.optimize(True), PipelineError, "no optimization level True; .* are 0, 1, 2"),
         (lambda p: p.optimize(2.0), PipelineError, "no optimization level 2.0; .* are 0, 1, 2"),
         (lambda p: p.optimize([2]), PipelineError, r"no optimization level \[2\]; .* are 0, 1, 2"),
-        (lambda p: p(x=jnp.ones(3)), ArgumentError, "got .*; pass arguments by position"),
+        (lambda p: p.optimize(without="cse"), PipelineError, r"; write \['cse'\]"),
+        (lambda p: p.optimize(without=["licm"]), PipelineError, "did you mean 'jaxpr-licm'"),
+        (lambda p: jaxmlir.jit(jnp.sin, without=["jaxpr-licm"]), ArgumentError, "give optimize=2"),
+        (lambda p: jaxmlir.jit(jnp.sin, remarks=True), ArgumentError, "remarks: .* got True"),
+        (lambda p: p.optimize(2, remarks=True), ArgumentError, "remarks: .* got True"),
+        (lambda p: p.tune(jnp.ones(3), remarks=3), ArgumentError, "remarks: .* got 3"),
+        (lambda p: p(x=jnp.ones(3)), ArgumentError, "got .*; pass arguments by position .*: x"),
+        (lambda p: p(jnp.ones(3), scal=1), ArgumentError, "no keyword argument scal; static"),
         (lambda p: p.vmap((0, 0), axis_size=2), ArgumentError, "(?s)not a prefix of .* length"),
         (lambda p: jaxmlir.load(b"module {\n}\n"), ArtifactError, "<bytes>: expected an artifact"),
         (lambda p: jaxmlir.parse(b"module {}"), ArgumentError, r"bytes; pass its decode\(\)"),

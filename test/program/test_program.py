@@ -633,3 +633,6 @@ def test_nodes_that_look_at_shapes_when_they_are_made():
         program(Rows(jnp.arange(4.0), jnp.arange(4.0)), 2.0)
     with pytest.raises(ArgumentError, match=r"takes arguments of the pytree \(Rows\(x="):
         program((rows.x, rows.y), 2.0)
+    namesake = jax.tree_util.register_pytree_node_class(type("Rows", (Rows,), {}))
+    with pytest.raises(ArgumentError, match="argument .* is of another class Rows than the progr"):
+        program(namesake(rows.x, rows.y), 2.0)
