@@ -240,9 +240,27 @@ def diagnostics_of(error: ir.MLIRError, filename: str = "-") -> list[Diagnostic]
     return diagnostics or [Diagnostic("error", str(error))]
 
 
+_HINTS = (
+    (
+        re.compile(r"Dialect `\w+' not found for custom op '(?P<op>[\w.$]+)'"),
+        "the ops of dialects that are not in jaxlib's MLIR, such as jaxpr, are read only in the "
+        'generic form, such as "{op}"(%x) : (tensor<4xf32>) -> tensor<4xf32>',
+    ),
+    (
+        re.compile(r"!quant\.(?P<op>)"),
+        "neither jaxlib's MLIR nor JAX has quantised types: dequantise the module first",
+    ),
+)
+"""What to do about diagnostics of MLIR's parser that do not say it, by patterns of messages."""
+
+
 def diagnostic_of(said: ir.Diagnostic | ir.DiagnosticInfo) -> Diagnostic:
     """A diagnostic of MLIR's as ours."""
     place, notes = file_line_col(said.location), tuple(map(diagnostic_of, said.notes))
+    for pattern, hint in _HINTS:
+        if said.severity.name == "ERROR" and (match := pattern.search(said.message)):
+            # In place of MLIR's list of all dialects.
+            notes = (Diagnostic("note", hint.format(op=match["op"]), *place),)
     return Diagnostic(said.severity.name.lower(), said.message, *place, notes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -15,6 +16,7 @@ from jaxmlir.errors import ArgumentError, ImportingError, ParseError
 from jaxmlir.passes import Instrumentation, parse_pipeline
 from jaxmlir.passes.remarks import Sink, listening
 from jaxmlir.program.program import Program
+from jaxmlir.program.staging import is_path
 from jaxmlir.raising.lost_rules import remark_lost_rules
 from jaxmlir.raising.raising import raise_exported, raise_module
 from jaxmlir.support.lazy import collector_paused
@@ -46,19 +48,35 @@ def from_stablehlo(
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
         source = to_text(bytes(source))
-    if isinstance(source, str):
+    if isinstance(source, str) and not is_path(source):
         module = parse_module(source, filename)
     elif isinstance(source, ir.Module):
         module = read(bytecode(source.operation))
     else:
-        raise ArgumentError(
-            f"expected the text, bytes or module of StableHLO, got {type(source).__name__}"
-        )
+        raise ArgumentError(f"expected the text, bytes or module of StableHLO, {_received(source)}")
     try:
         importer = raise_module(module, _of_import)
     except ImportingError as e:
         raise ImportingError([d.placed(filename) for d in e.diagnostics]) from e.__cause__
     return _program(importer, filename, remarks)
+
+
+def _received(source: Any) -> str:
+    """What came instead of a module, and what to do with it."""
+    from jax.export import Exported
+
+    if isinstance(source, str) and is_path(source):
+        return f"got the path {source!r}; pass pathlib.Path({source!r}).read_bytes()"
+    hint = ""
+    if isinstance(source, os.PathLike):
+        hint = "; pass its read_bytes()"
+    elif isinstance(source, Exported):
+        hint = "; jaxmlir.from_exported takes it"
+    elif isinstance(source, jax.stages.Lowered):
+        hint = "; jaxmlir.from_stablehlo takes its as_text()"
+    elif callable(source):
+        hint = "; jaxmlir.trace(f)(*args) makes a program of a function"
+    return f"got {type(source).__name__}{hint}"
 
 
 @collector_paused
@@ -96,7 +114,7 @@ def from_exported(
             raise ParseError(message) from None
     if not isinstance(exported, export.Exported):
         raise ArgumentError(
-            f"expected a jax.export.Exported, or the bytes of one, got {type(exported).__name__}"
+            f"expected a jax.export.Exported, or the bytes of one, {_received(exported)}"
         )
     if args or kwargs:
         refined = refined_module(exported, args, kwargs)

@@ -141,7 +141,7 @@ def parse(
         elif isinstance(text, bytes | bytearray):
             hint = "; pass its decode(), or read an artifact with jaxmlir.load"
         raise ArgumentError(f"expected the text of a module, got {type(text).__name__}{hint}")
-    if re.fullmatch(r"[^\s(){}<>%@\"]+\.\w+", text):
+    if is_path(text):
         raise ArgumentError(
             f"expected the text of a module, got the path {text!r}; pass pathlib.Path({text!r})"
             ".read_text(), or read an artifact with jaxmlir.load"
@@ -156,6 +156,11 @@ def parse(
 
         verify_program(program, filename)
     return program
+
+
+def is_path(text: str) -> bool:
+    """Whether what should be the text of a module is the path of a file."""
+    return re.fullmatch(r"[^\s(){}<>%@\"]+\.\w+", text) is not None
 
 
 def load(

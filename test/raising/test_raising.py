@@ -188,6 +188,27 @@ def test_operands_that_an_op_broadcasts_come_back_as_they_were_traced():
     ("source", "kind", "message"),
     [
         (3, ArgumentError, "expected the text, bytes or module of StableHLO, got int"),
+        (
+            "f.mlir",
+            ArgumentError,
+            "the path 'f.mlir'; pass pathlib.Path('f.mlir').read_bytes()",
+        ),
+        (Path("f.mlir"), ArgumentError, "Path; pass its read_bytes()"),
+        (jax.jit(jnp.sin).lower(1.0), ArgumentError, "from_stablehlo takes its as_text()"),
+        (export.export(jax.jit(jnp.sin))(1.0), ArgumentError, "jaxmlir.from_exported takes it"),
+        (jnp.sin, ArgumentError, "jaxmlir.trace(f)(*args) makes a program"),
+        (
+            "func.func @f(%x: !torch.t) -> !torch.t { %y = torch.aten.sin %x : !torch.t }",
+            ParseError,
+            'only in the generic form, such as "torch.aten.sin"(%x)',
+        ),
+        (
+            "func.func @f(%x: tensor<4x!quant.uniform<i8:f32, 0.5:10>>) -> tensor<4xf32> { "
+            "%0 = stablehlo.uniform_dequantize %x : (tensor<4x!quant.uniform<i8:f32, 0.5:10>>) "
+            "-> tensor<4xf32> return %0 : tensor<4xf32> }",
+            ParseError,
+            "note: neither jaxlib's MLIR nor JAX has quantised types: dequantise",
+        ),
         ("func.func @f(", ParseError, "expected"),
         (b"\xff\xfe", ParseError, "neither MLIR bytecode"),
         (b"ML\xefR\rStableHLO_v1.0.0\0junk", ParseError, "corrupted MLIR bytecode"),
