@@ -106,9 +106,10 @@ class Contents:
             raise ArtifactError("the metadata is not a JSON object")
         version, dialect = metadata.get("artifact"), metadata.get("dialect")
         if version != container.VERSION:
+            is_newer = isinstance(version, int) and version > container.VERSION
             raise ArtifactError(
                 f"it has version {version!r} of the artifact format; this jaxmlir reads version "
-                f"{container.VERSION}"
+                f"{container.VERSION}{': install a newer jaxmlir' if is_newer else ''}"
             )
         if fault := version_fault(dialect):
             raise ArtifactError(f"it has {fault}")

@@ -13,6 +13,7 @@ from jax.sharding import SingleDeviceSharding
 from jaxmlir.errors import ArgumentError
 from jaxmlir.program import arguments
 from jaxmlir.program.program import Program
+from jaxmlir.program.specialize import is_symbolic
 from jaxmlir.support.options import in_units
 from jaxmlir.targets import Target, compilers, hlo
 from jaxmlir.targets import target as target_named
@@ -89,7 +90,8 @@ def aot(
         :func:`jaxmlir.targets.compilers.devices` is placed on the first of these.
 
     Raises:
-      ArgumentError: there is no such target.
+      ArgumentError: there is no such target, or the arguments of a program with symbolic shapes are
+        missing.
       CompilerError: its compiler is not installed; says how to install it.
       LoweringError: an op cannot be lowered for the target.
     """
@@ -99,6 +101,10 @@ def aot(
         raise ArgumentError(f"aot: expected a program or a function, got {function!r}")
     if isinstance(function, Program) and not (args or kwargs):
         args, kwargs = arguments.abstract(function)
+        if any(map(is_symbolic, function.in_avals)):
+            raise ArgumentError(
+                f"aot: {function!r} has symbolic shapes; give arguments of the sizes to compile for"
+            )
     placed = SingleDeviceSharding(devices[0])
     device_set = frozenset(devices)
 

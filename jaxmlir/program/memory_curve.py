@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -13,6 +13,7 @@ import jax
 
 from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.errors import ArgumentError
+from jaxmlir.program.specialize import is_symbolic
 from jaxmlir.support.options import check_budget, in_units, integer
 from jaxmlir.support.progress import progress
 
@@ -98,7 +99,11 @@ class MemoryCurve(Generic[Form]):
 
 
 def memory_curve(
-    program: Form, args: Sequence[Any], budgets: Sequence[float | str], repetitions: int
+    program: Form,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    budgets: Sequence[float | str],
+    repetitions: int,
 ) -> MemoryCurve[Form]:
     """Compiles a program for each budget, and runs the forms alternately."""
     if isinstance(budgets, str) or not isinstance(budgets, Iterable):
@@ -111,14 +116,16 @@ def memory_curve(
     if (integer(repetitions) or 0) < 1:
         raise ArgumentError(f"repetitions: expected a positive integer, got {repetitions!r}")
     # Check the arguments before anything slow.
-    program.flat_arguments(args, {})
+    if any(map(is_symbolic, program.in_avals)):
+        program = program.specialize(*args, **kwargs)
+    program.flat_arguments(args, kwargs)
     if effects := call_signature(program, program.name).effects:
         raise ArgumentError(
             f"memory_curve runs @{program.name} many times, but it has effects "
             f"({', '.join(sorted(map(str, effects)))}); "
             "program.run_passes('jaxpr-drop-callbacks') removes prints and callbacks"
         )
-    args = jax.device_put(args)
+    args, kwargs = jax.device_put((args, kwargs))
     forms: dict[Any, Form] = {None: program}
     with progress(f"memory curve of @{program.name}", len(budgets) + 1) as step:
         with warnings.catch_warnings():
@@ -133,7 +140,7 @@ def memory_curve(
         for i in range(repetitions + 1):
             for budget, run in compiled.items():
                 start = time.perf_counter()
-                jax.block_until_ready(run(*args))
+                jax.block_until_ready(run(*args, **kwargs))
                 # The first run is a warm-up.
                 if i > 0:
                     seconds[budget].append(time.perf_counter() - start)

@@ -329,6 +329,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         *args: Any,
         budgets: Sequence[float | str] = (0.75, 0.5, 0.25, 0.1),
         repetitions: int = 5,
+        **kwargs: Any,
     ) -> MemoryCurve[Program]:
         """The memory and time of the program, as it is and as :meth:`remat` makes it for budgets.
 
@@ -337,7 +338,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
             print(program.grad().memory_curve(w, x))
 
         Args:
-          args: the arguments to run the program on.
+          args, kwargs: the arguments to run the program on; symbolic shapes take their sizes.
           budgets: memory budgets, as for :meth:`remat`.
           repetitions: how often each form is run; its time is the median.
 
@@ -347,7 +348,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         """
         from jaxmlir.program.memory_curve import memory_curve
 
-        return memory_curve(self, args, budgets, repetitions)
+        return memory_curve(self, args, kwargs, budgets, repetitions)
 
     def __copy__(self) -> Program:
         result = self.clone()

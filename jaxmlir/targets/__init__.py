@@ -11,6 +11,7 @@ import functools
 import math
 import os
 import re
+import reprlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -92,7 +93,9 @@ def target(name: str | Target) -> Target:
     if isinstance(name, Target):
         return name
     if not isinstance(name, str):
-        raise ArgumentError(f"target: expected a name such as 'cuda:h100', got {name!r}")
+        raise ArgumentError(
+            f"target: expected a name such as 'cuda:h100', got {reprlib.repr(name)}"
+        )
     return _named(name)
 
 

@@ -381,7 +381,10 @@ HEADERS = {
     "a field too many": (set_entry(more=1), "must have"),
     "deep nesting": (lambda h, m: '{"a":' + "[" * 200_000, "not well-formed JSON"),
     "no JSON": (lambda h, m: "{nonsense", "not well-formed JSON"),
-    "a newer format": (lambda h, m: m.update(artifact=2), "version 2 of the artifact format"),
+    "a newer format": (
+        lambda h, m: m.update(artifact=2),
+        "version 2 of the artifact format.*: install a newer",
+    ),
     "a newer dialect": (lambda h, m: m.update(dialect="7.1"), "install a newer jaxmlir"),
     "a dialect of words": (lambda h, m: m.update(dialect="x"), "malformed dialect version"),
     "no constants": (lambda h, m: m.update(constants={}), "constants in the metadata do not match"),

@@ -89,6 +89,14 @@ def test_a_program_needs_no_arguments():
     assert jaxmlir.aot(program, "cpu").arguments == X.nbytes
 
 
+def test_a_program_of_symbolic_sizes_needs_arguments():
+    rows = jax.export.symbolic_shape("rows")
+    program = jaxmlir.trace(jnp.sin)(jax.ShapeDtypeStruct(rows, "float32"))
+    with pytest.raises(ArgumentError, match=r"@sin\(f32\[rows\]\).*give arguments of the sizes"):
+        jaxmlir.aot(program, "cpu")
+    assert jaxmlir.aot(program, "cpu", jnp.ones(3)).arguments == 12
+
+
 def test_a_topology_is_kept_and_written():
     assert str(targets.target("tpu:v5e:2x4")) == "tpu:v5e:2x4"
     assert targets.target("tpu:v5e:2x4").topology == (2, 4)

@@ -506,6 +506,11 @@ def stack():
         (lambda p: p.optimize(2, remarks=True), ArgumentError, "remarks: .* got True"),
         (lambda p: p.tune(jnp.ones(3), remarks=3), ArgumentError, "remarks: .* got 3"),
         (lambda p: p(x=jnp.ones(3)), ArgumentError, "got .*; pass arguments by position .*: x"),
+        (
+            lambda p: jaxmlir.trace(lambda *, x: x)(x=1.0).inverse(),
+            ArgumentError,
+            "takes keyword arguments; trace a function of positional ones that calls it",
+        ),
         (lambda p: p(jnp.ones(3), scal=1), ArgumentError, "no keyword argument scal; static"),
         (lambda p: p.vmap((0, 0), axis_size=2), ArgumentError, "(?s)not a prefix of .* length"),
         (lambda p: jaxmlir.load(b"module {\n}\n"), ArtifactError, "<bytes>: expected an artifact"),

@@ -90,6 +90,14 @@ def test_the_curve_of_a_program():
     assert {"as it is", "0.5", "0.1", "time, ms"} <= set(axes.said)
 
 
+def test_the_curve_of_symbolic_sizes_and_keyword_arguments():
+    (steps,) = jax.export.symbolic_shape("steps")
+    traced = jaxmlir.trace(lambda w, *, xs: loss(w, xs))
+    program = traced(W, xs=jax.ShapeDtypeStruct((steps, *XS.shape[1:]), XS.dtype)).grad()
+    curve = program.memory_curve(W, xs=XS, budgets=(), repetitions=1)
+    np.testing.assert_allclose(curve.points[0].program(W, xs=XS), jax.grad(loss)(W, XS), rtol=1e-5)
+
+
 def test_a_curve_checks_what_it_is_given():
     program = jaxmlir.trace(loss)(W, XS).grad()
     with pytest.raises(ArgumentError, match="memory_budget: expected a fraction"):

@@ -137,6 +137,7 @@ def test_a_topology_is_a_number_of_devices():
         ("tpu:v5e:2by2", "expected a topology such as 2x2"),
         ("", "known are cpu, cuda, rocm, tpu"),
         (5, "expected a name such as 'cuda:h100', got 5"),
+        ([7] * 99, r"got \[7, 7, 7, 7, 7, 7, ...\]"),
     ],
 )
 def test_names_of_no_target(name, message):

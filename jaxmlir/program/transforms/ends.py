@@ -107,7 +107,8 @@ def args_tree_of(program: Program, what: str) -> Any:
     args, kwargs = program.in_tree.children()
     if kwargs.num_leaves:
         raise ArgumentError(
-            f"{what}: @{program.name} takes keyword arguments; trace it with positional ones"
+            f"{what}: @{program.name} takes keyword arguments; trace a function of positional ones "
+            "that calls it"
         )
     return args
 
