@@ -463,7 +463,7 @@ def named_arguments(program: Module, symbol: str, numbers: Iterable[int]) -> tup
     total, numbers = len(function.arguments), set(numbers)
     for i in sorted(numbers):
         if not 0 <= i < total:
-            has = f"@{symbol} has {count(total, 'argument')}, but none of number {i}"
+            has = f"@{symbol} has {count(total, 'argument')}, but none of number {i}, from 0"
             raise at_function(function, has)
     return tuple(i in numbers for i in range(total))
 

@@ -110,7 +110,7 @@ class _PipelineParser:
         if flag is None:
             return ""
         if re.fullmatch(r"O\d", flag[1]):
-            return f"; program.optimize({flag[1][1]}) runs the passes of level {flag[1][1]}"
+            return f"; {_level_hint(flag[1][1])}"
         return f", without leading dashes: '{flag[1]}'"
 
     def braces(self) -> str:
@@ -121,6 +121,11 @@ class _PipelineParser:
             if depth == 0:
                 return self.text[start : self.at - 1].strip()
         raise self.error("this '{' has no closing '}'", start - 1)
+
+
+def _level_hint(level: str) -> str:
+    passes = f"program.optimize({level}) runs the passes of level {level}"
+    return f"{passes}, as does the flag -O{level} of jaxmlir-opt"
 
 
 def pipeline_error(message: str, text: str, at: int) -> PipelineError:
@@ -387,10 +392,15 @@ class _Resolver(NamedTuple):
     def _cxx(self, leaf: _PassElement, anchors: tuple[str, ...]) -> _CxxPass:
         if not cxx.exists(leaf.name):
             meant = self.suggest(leaf.name)
-            hint = f"did you mean '{meant}'?" if meant else "see jaxmlir-opt --list-passes"
+            hint = (
+                f"did you mean '{meant}'?"
+                if meant
+                else (
+                    "see jaxmlir-opt --list-passes; --load imports the module of a pass of your own"
+                )
+            )
             if re.fullmatch(r"O\d", leaf.name):
-                level = leaf.name[1]
-                hint = f"program.optimize({level}) runs the passes of level {level}"
+                hint = _level_hint(leaf.name[1])
             raise PipelineError(f"unknown pass '{leaf.name}'; {hint}")
         try:
             needed = cxx.anchor_of(str(leaf), anchors[-1] if anchors else _MODULE)

@@ -51,8 +51,13 @@ def rewrite_ops(
         written in JAX may promote types.
 
     Raises:
-      PassError: values do not fit the results of an op.
+      PassError: values do not fit the results of an op, or a name is not that of an op.
     """
+    if wrong := [name for name in rewrites if "." not in name]:
+        raise PassError(
+            f"rewrite_ops: expected names of ops with their dialect, such as 'jaxpr.{wrong[0]}', "
+            f"got '{wrong[0]}'"
+        )
     with scope():
         rewrite = functools.partial(_rewrite, rewrites=rewrites, converts=converts)
         return rewrite_functions(program, rewrites, rewrite, drop_dead=drop_dead)

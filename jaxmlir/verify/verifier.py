@@ -470,7 +470,10 @@ def _attribute_errors(op: Any, record: ops.Op) -> Iterator[str]:
     for attr in record.attributes:
         if attr.mandatory and attr.name not in keys:
             got = ", ".join(map(repr, keys)) or "none"
-            yield f" requires attribute '{attr.name}': expected {attr.form}, got attributes {got}"
+            yield (
+                f" requires attribute '{attr.name}': expected {attr.form}, got attributes {got}"
+                f"{'' if attr.each else ops.spelling(attr.kind)}"
+            )
     for key in keys:
         attr = known.get(key)
         if attr is None:
@@ -480,7 +483,8 @@ def _attribute_errors(op: Any, record: ops.Op) -> Iterator[str]:
         # An absent rule has no attribute, rather than `none`.
         kind = attr.kind.removesuffix("?") if key in custom_rule_ops.ATTRIBUTES else attr.kind
         for expected, got in signatures.unmet(op, attributes[key], kind, attr.each):
-            yield f" attribute '{key}': expected {expected}, got {got}"
+            hint = ops.spelling(kind) if expected == kind else ""
+            yield f" attribute '{key}': expected {expected}, got {got}{hint}"
 
 
 def _tree_errors(function: func.FuncOp) -> Iterator[str]:

@@ -19,7 +19,7 @@ func.func @result_count(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @missing_attribute(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error@+1 {{'jaxpr.cumsum' op requires attribute 'axis': expected dimension, got attributes 'reverse'}}
+  // expected-error@+1 {{'jaxpr.cumsum' op requires attribute 'axis': expected dimension, got attributes 'reverse'; such as 0 : i64}}
   %0 = "jaxpr.cumsum"(%x) {reverse = true} : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
@@ -35,7 +35,7 @@ func.func @unknown_attribute(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @wrong_kind_of_attribute(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error@+1 {{'jaxpr.cumsum' op attribute 'reverse': expected bool, got 1 : i64}}
+  // expected-error@+1 {{'jaxpr.cumsum' op attribute 'reverse': expected bool, got 1 : i64; such as true}}
   %0 = "jaxpr.cumsum"(%x) {axis = 0 : i64, reverse = 1 : i64} : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
@@ -43,7 +43,7 @@ func.func @wrong_kind_of_attribute(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @no_dtype(%x: tensor<4xf32>) -> tensor<4xi32> {
-  // expected-error@+1 {{'jaxpr.convert_element_type' op attribute 'new_dtype': expected dtype, got "i32"}}
+  // expected-error@+1 {{'jaxpr.convert_element_type' op attribute 'new_dtype': expected dtype, got "i32"; such as f32}}
   %0 = "jaxpr.convert_element_type"(%x) {new_dtype = "i32"} : (tensor<4xf32>) -> tensor<4xi32>
   return %0 : tensor<4xi32>
 }
@@ -51,7 +51,7 @@ func.func @no_dtype(%x: tensor<4xf32>) -> tensor<4xi32> {
 // -----
 
 func.func @one_dimension(%x: tensor<4xf32>) -> tensor<f32> {
-  // expected-error@+1 {{'jaxpr.reduce_sum' op attribute 'axes': expected dimensions, got 0 : i64}}
+  // expected-error@+1 {{'jaxpr.reduce_sum' op attribute 'axes': expected dimensions, got 0 : i64; such as array<i64: 0, 1>}}
   %0 = "jaxpr.reduce_sum"(%x) {axes = 0 : i64} : (tensor<4xf32>) -> tensor<f32>
   return %0 : tensor<f32>
 }
@@ -175,7 +175,7 @@ module attributes {jaxpr.version = 3 : i64} {
 
 // XLA's bindings end the process for an unknown kind of FFT.
 func.func @fft_of_no_kind(%x: tensor<4xcomplex<f32>>) -> tensor<4xcomplex<f32>> {
-  // expected-error@+1 {{'jaxpr.fft' op attribute 'fft_type': expected enum FftType, got f32}}
+  // expected-error@+1 {{'jaxpr.fft' op attribute 'fft_type': expected enum FftType, got f32; such as {FftType = "NAME"}}}
   %0 = "jaxpr.fft"(%x) {fft_lengths = array<i64: 4>, fft_type = f32} : (tensor<4xcomplex<f32>>) -> tensor<4xcomplex<f32>>
   return %0 : tensor<4xcomplex<f32>>
 }

@@ -29,7 +29,7 @@ func.func @unknown_branch(%i: tensor<i32>, %x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @not_a_symbol(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error@+1 {{'jaxpr.jit' op attribute 'jaxpr': expected function, got 3 : i64}}
+  // expected-error@+1 {{'jaxpr.jit' op attribute 'jaxpr': expected function, got 3 : i64; such as @f}}
   %0 = "jaxpr.jit"(%x) {jaxpr = 3 : i64} : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }

@@ -69,7 +69,7 @@ func.func @double(%x: tensor<4xf64>) -> tensor<f64> {
 
 // The type of an argument is checked even if no op of the function uses the argument.
 module attributes {jaxpr.version = "0.1"} {
-  // expected-error@+1 {{'func.func' op argument #1: memref<3xf32> is not a type of the jaxpr dialect}}
+  // expected-error@+1 {{'func.func' op argument #1: memref<3xf32> is not a type of the jaxpr dialect; the type of an array is one like tensor<4xf32>}}
   func.func @argument(%x: tensor<f32>, %y: memref<3xf32>) -> tensor<f32> {
     return %x : tensor<f32>
   }

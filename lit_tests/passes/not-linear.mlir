@@ -38,7 +38,7 @@ func.func @text(%x: tensor<f32>) -> tensor<f32> attributes {jaxpr.num_res = "1"}
 
 // -----
 
-// TYPE: not-linear.mlir:[[# @LINE + 1]]:1: error: 'func.func' op @scalar: f32 is not a type of the jaxpr dialect
+// TYPE: not-linear.mlir:[[# @LINE + 1]]:1: error: 'func.func' op @scalar: f32 is not a type of the jaxpr dialect; the type of an array is one like tensor<f32>
 func.func @scalar(%x: f32) -> f32 {
   return %x : f32
 }

@@ -20,7 +20,7 @@
 // RUN: not jaxmlir-opt %s --jaxpr-grad=func=whole 2>&1 | FileCheck %s --check-prefix=WHOLE
 // RUN: not jaxmlir-opt %s --jaxpr-licm=growth=-0.5 2>&1 | FileCheck %s --check-prefix=AMOUNT
 
-// NUMBER: option-values.mlir:[[# @LINE + 18]]:1: error: @f has 2 arguments, but none of number 7
+// NUMBER: option-values.mlir:[[# @LINE + 18]]:1: error: @f has 2 arguments, but none of number 7, from 0
 // UNKNOWN: error: @f has 2 arguments, but none of number -1
 // LINEAR: error: @f has 2 arguments, but none of number 2
 // INTEGER: option-values.mlir:[[# @LINE + 15]]:1: error: argument 1 of @f, a tensor<i32>, has no tangents

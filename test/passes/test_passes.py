@@ -265,6 +265,11 @@ def test_rewriting_op_by_op():
         assert jnp.allclose(got, want, 1e-6)
 
 
+def test_rewrites_are_listed_by_names_of_ops():
+    with pytest.raises(PassError, match="names of ops .*, such as 'jaxpr.sin', got 'sin'"):
+        toolbox.rewrite_ops(jaxmlir.parse(SINE), {"sin": lambda sine: None})
+
+
 def test_rewrites_give_what_fits():
     with pytest.raises(PassError, match=r"3:8: error: 'jaxpr.sin' op: expected values of the type"):
         jaxmlir.parse(SINE).run_passes("test-rewrite{by=row}")
@@ -325,6 +330,12 @@ def test_function_passes_are_nested_by_themselves():
         ("builtin.module(cse,jaxpr-verfy)", 20, "unknown pass 'jaxpr-verfy'; did you mean 'jaxpr-"),
         ("func.func(csee)", 11, "unknown pass 'csee'; did you mean 'cse'?"),
         ("quite-another-thing", 1, "unknown pass 'quite-another-thing'; see jaxmlir-opt --list"),
+        ("quite-another-thing", 1, "--load imports the module of a pass of your own"),
+        (
+            "-O2",
+            1,
+            "program.optimize(2) runs the passes of level 2, as does the flag -O2 of jaxmlir",
+        ),
         ("cse,", 5, "expected the name of a pass or of an operation"),
         ("func.func(cse", 14, "expected ',' or ')'"),
         ("cse)", 4, "expected ',' or the end of the pipeline"),

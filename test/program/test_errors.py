@@ -95,7 +95,7 @@ def test_the_text_is_valid_as_it_is():
             "",
             VerificationError,
             "f.mlir:7:8: error: 'jaxpr.cumsum' op requires attribute 'axis': expected dimension, "
-            "got attributes none",
+            "got attributes none; such as 0 : i64",
             id="missing attribute",
         ),
         pytest.param(
@@ -404,7 +404,8 @@ def test_errors_are_copied_with_their_diagnostics():
     [
         (
             "func.func @f(%x: f32) -> f32 {\n  return %x : f32\n}",
-            "-:1:1: error: 'func.func' op @f: f32 is not a type of the jaxpr dialect",
+            "-:1:1: error: 'func.func' op @f: f32 is not a type of the jaxpr dialect; "
+            "the type of an array is one like tensor<f32>",
         ),
         (
             "func.func @f(%x: tensor<f32>) -> tensor<f32> {\n"

@@ -285,7 +285,11 @@ def _make_aval(type_: ir.Type) -> Any:
         return _make_reference(ir.Type.parse(text[len("!jaxpr.ref<") : -1]))
     if text.startswith("!jaxpr.aval<"):
         return handles.get(_string_parameters(text)[1])
-    raise ImportingError(f"{text} is not a type of the jaxpr dialect")
+    is_number = isinstance(type_, (ir.IntegerType, ir.FloatType, ir.ComplexType))
+    meant = f"tensor<{text}>" if is_number else "tensor<4xf32>"
+    raise ImportingError(
+        f"{text} is not a type of the jaxpr dialect; the type of an array is one like {meant}"
+    )
 
 
 def _shape_said(type_: ir.RankedTensorType, extras: Mapping[str, ir.Attribute]) -> tuple[Any, ...]:

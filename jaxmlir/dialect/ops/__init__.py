@@ -24,7 +24,7 @@ from jaxmlir.dialect.ops.functions import CALLS, CHECKPOINTING, CONTROL_FLOW, CU
 from jaxmlir.dialect.ops.kernels import HARDWARE, KERNEL
 from jaxmlir.dialect.ops.linalg import LINALG, SPARSE
 from jaxmlir.dialect.ops.random import RANDOM
-from jaxmlir.dialect.ops.record import OURS, REQUIRED, Attr, Family, Op, Trait, holds
+from jaxmlir.dialect.ops.record import OURS, REQUIRED, Attr, Family, Op, Trait, holds, spelling
 from jaxmlir.dialect.ops.reductions import CONTRACTION, REDUCTION
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "Op",
     "Trait",
     "holds",
+    "spelling",
     "may_have_functions",
     "names",
     "record_of",

@@ -96,6 +96,30 @@ class Attr(NamedTuple):
         return self.required and not self.jax
 
 
+_SPELLINGS = {
+    "bool": "true",
+    "bools": "array<i1: true, false>",
+    "dimension": "0 : i64",
+    "dimensions": "array<i64: 0, 1>",
+    "dtype": "f32",
+    "function": "@f",
+    "functions": "[@f, @g]",
+    "int": "2 : i64",
+    "ints": "array<i64: 2, 3>",
+    "str": '"text"',
+    "strs": '["a", "b"]',
+    "type": "tensor<4xf32>",
+}
+
+
+def spelling(kind: str) -> str:
+    """How the text of a program spells an attribute of a kind, after ``; such as``; empty for kinds
+    of many forms."""
+    word, _, name = kind.removesuffix("?").partition(" or ")[0].partition(" ")
+    text = f'{{{name} = "NAME"}}' if word == "enum" else _SPELLINGS.get(kind.removesuffix("?"), "")
+    return f"; such as {text}" if text else ""
+
+
 class Trait(enum.Enum):
     """A property shared by ops of several kinds that passes query; the value is its meaning."""
 
