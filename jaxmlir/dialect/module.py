@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -307,8 +308,10 @@ class Module:
             function = self._functions.get(symbol)
         if function is None:
             meant = nearest(str(symbol), self._functions)
-            hint = f"; did you mean @{meant}?" if meant else ""
-            raise JaxmlirError(f"the module has no function @{symbol}{hint}")
+            has = [f"@{name}" for name in itertools.islice(self._functions, 8)] or ["none"]
+            more = ["..."] if len(self._functions) > len(has) else []
+            hint = f"did you mean @{meant}?" if meant else f"it has {', '.join(has + more)}"
+            raise JaxmlirError(f"the module has no function @{symbol}; {hint}")
         return function
 
     @analysis

@@ -26,7 +26,7 @@
 // INTEGER: option-values.mlir:[[# @LINE + 15]]:1: error: argument 1 of @f, a tensor<i32>, has no tangents
 // AXIS: error: in-axes: expected -1 to 1 for value 0, which is f32[4] without the batch, got 2
 // SIZE: error: axis-size: expected 0 to 2^63 - 1, got -7
-// FUNCTION: error: the module has no function @h
+// FUNCTION: error: the module has no function @h; it has @f, @g, @whole
 // PLATFORM: there is no target 'abacus'; known are cpu, cuda, rocm, tpu
 // OP: error: option 'ops': there is no op 'dot'
 // PRODUCT: error: option 'ops': 'sin' has no preferred_element_type
