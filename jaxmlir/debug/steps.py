@@ -11,8 +11,9 @@ import jax
 import numpy as np
 
 from jaxmlir._compat import core, dtypes
+from jaxmlir.dialect import ops, primitives
 from jaxmlir.dialect.module import check_program
-from jaxmlir.errors import ArgumentError
+from jaxmlir.errors import ArgumentError, nearest
 from jaxmlir.interpret.interpreter import Hook, Step
 
 if TYPE_CHECKING:
@@ -227,17 +228,21 @@ def breakpoint_at(
       after: stop after the op, when its results are known; by default before it.
 
     Raises:
-      ArgumentError: a condition is of the wrong kind.
+      ArgumentError: a condition is of the wrong kind, or there is no such op.
     """
     if not isinstance(op, str | None) or op == "":
         raise ArgumentError(f"op: expected the name of an op, got {op!r}")
+    name = op and op.removeprefix("jaxpr.")
+    if name and name not in ops.OPS and primitives.find(name) is None:
+        meant = nearest(name, ops.OPS)
+        hint = f"; did you mean {meant!r}?" if meant else ""
+        raise ArgumentError(f"op: no primitive makes an op 'jaxpr.{name}'{hint}")
     if line is not None and not re.fullmatch(r"(.*:)?0*[1-9]\d*", str(line)):
         raise ArgumentError(f"line: expected a line, 12 or 'model.py:12', got {line!r}")
     if when is not None and not callable(when):
         raise ArgumentError(f"when: expected a function of a Step, got {when!r}")
     file, _, number = str(line or "0").rpartition(":")
-    op_name = op and f"jaxpr.{op.removeprefix('jaxpr.')}"
-    return _Breakpoint(op_name, file, int(number), when, after)
+    return _Breakpoint(name and f"jaxpr.{name}", file, int(number), when, after)
 
 
 @dataclass(eq=False)

@@ -147,7 +147,9 @@ def of_op(op_name: str) -> Any:
       ExportError: the installed JAX has no such primitive, or the op is of another dialect.
     """
     if is_foreign(op_name):
-        raise ExportError("expected an op of the jaxpr dialect")
+        hint = "; jaxmlir.from_stablehlo or jaxmlir-translate --stablehlo-to-jaxpr raises it"
+        is_lowered = op_name.startswith(("stablehlo.", "chlo."))
+        raise ExportError(f"expected an op of the jaxpr dialect{hint if is_lowered else ''}")
     name = op_name.removeprefix("jaxpr.")
     record = ops.OPS.get(name)
     names = record.primitive_names if record else (name,)

@@ -95,8 +95,11 @@ def check_budget(budget: Any) -> float:
 
 def in_units(count: float) -> str:
     """Bytes in readable form: ``"1.5 MiB"``."""
-    for unit in ("bytes", "KiB", "MiB"):
+    if count < 1024:
+        return f"{round(count)} bytes"
+    for unit in ("KiB", "MiB"):
+        count /= 1024
         if count < 1024:
             return f"{count:.4g} {unit}"
-        count /= 1024
+    count /= 1024
     return f"{count:.3g} GiB"

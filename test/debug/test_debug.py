@@ -214,6 +214,13 @@ def test_pdb():
     assert done.stdout.endswith("(Pdb) 3.0\n")
 
 
+def test_a_breakpoint_at_an_op_that_no_program_has():
+    with pytest.raises(
+        ArgumentError, match="no primitive makes an op 'jaxpr.logg'; did you mean 'l"
+    ):
+        debug.breakpoint_at("logg")
+
+
 # -- diff --
 
 

@@ -8,6 +8,7 @@ from jax import lax
 
 import jaxmlir
 from jaxmlir.errors import ArgumentError
+from jaxmlir.support.options import in_units
 from jaxmlir.support.warn import warn
 
 W, XS = 0.1 * jnp.ones((64, 64)), jnp.ones((200, 64, 64))
@@ -44,6 +45,10 @@ def test_as_a_decorator_it_takes_a_fraction():
         return update(w, xs)
 
     assert temporary(ours) <= 0.5 * temporary(jax.jit(update))
+
+
+def test_a_part_of_the_memory_is_in_whole_bytes():
+    assert [in_units(n) for n in (333.6, 1536, 3 * 2**29)] == ["334 bytes", "1.5 KiB", "1.5 GiB"]
 
 
 @pytest.mark.parametrize("budget", ["much", True, float("nan")])
