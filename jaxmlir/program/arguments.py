@@ -286,7 +286,12 @@ def structure(tree: Any) -> str:
 def _tree_text(tree: Any, avals: Sequence[Any]) -> str:
     args, kwargs = pytrees.of_placeholders(tree, avals)
     parts = [*map(str, args), *(f"{k}={v}" for k, v in kwargs.items())]
-    return re.sub(r"<object object at \w+>", "*", f"({', '.join(parts)})")
+    return starred(f"({', '.join(parts)})")
+
+
+def starred(placeholders: Any) -> str:
+    """The text of a pytree of placeholders, with ``*`` for each of these."""
+    return re.sub(r"<object object at \w+>", "*", str(placeholders))
 
 
 # --- calls ----------------------------------------------------------------------------------------

@@ -514,6 +514,13 @@ def stack():
         ),
         (lambda p: p(jnp.ones(3), scal=1), ArgumentError, "no keyword argument scal; static"),
         (lambda p: p.vmap((0, 0), axis_size=2), ArgumentError, "(?s)not a prefix of .* length"),
+        (
+            lambda p: jaxmlir.trace(lambda x, d: d["a"])({"b": 1.0}, {"a": 1.0}).vmap(
+                (None, {"c": 0}), axis_size=2
+            ),
+            ArgumentError,
+            r"(?s)prefix of the pytree \({'b': \*}, {'a': \*}\): .* key path\n    in_axes\[1\]\n",
+        ),
         (lambda p: jaxmlir.load(b"module {\n}\n"), ArtifactError, "<bytes>: expected an artifact"),
         (lambda p: jaxmlir.parse(b"module {}"), ArgumentError, r"bytes; pass its decode\(\)"),
         (lambda p: jaxmlir.parse(Path("f.mlir")), ArgumentError, r"Path; pass its read_text\(\)"),

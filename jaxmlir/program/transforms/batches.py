@@ -147,12 +147,22 @@ def _prefix(what: str, axes: Any, tree: Any, avals: Sequence[Any]) -> list[int |
             subtrees,
             is_leaf=lambda axis: axis is None,
         )
-    except ValueError as e:
-        why = str(e).replace("tree_map tree", what)
+    except ValueError:
+        why = _prefix_error(axes, subtrees).replace("tree_map tree", what)
         raise ArgumentError(
-            f"{what}={axes} is not a prefix of the pytree {arguments.structure(tree)}: {why}"
+            f"{what}={axes} is not a prefix of the pytree {arguments.starred(subtrees)}: {why}"
         ) from None
     return [axis if axis is None else _axis(what, i, axis) for i, axis in enumerate(flat)]
+
+
+def _prefix_error(axes: Any, subtrees: Any) -> str:
+    """What is wrong with a prefix; JAX's explanations would take ``None`` for an empty pytree."""
+    numbered = jax.tree.map(lambda axis: 0, axes, is_leaf=lambda axis: axis is None)
+    try:
+        jax.tree.map(lambda axis, subtree: None, numbered, subtrees)
+    except ValueError as e:
+        return str(e)
+    return ""
 
 
 def _axis(what: str, leaf: int, given: Any) -> int:
