@@ -623,8 +623,8 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         """The program on batches; options as for ``jax.vmap``.
 
         Args:
-          in_axes, out_axes: pytree prefixes of the arguments and the result: the batch dimension of
-            each leaf, ``None`` if it has none.
+          in_axes, out_axes: pytree prefixes of the positional arguments and the result: the batch
+            dimension of each leaf, ``None`` if it has none.  That of keyword arguments is 0.
           axis_size: the size of the batch.
           axis_name, spmd_axis_name: the names of the batch dimension for collectives and shardings.
 
