@@ -97,8 +97,9 @@ def _help() -> str:
     return command_line.help_text(
         "translates between Python functions, the jaxpr dialect, StableHLO and jaxprs",
         "jaxmlir-translate --import-python=<pkg.module:function> --args=<arguments> [options]\n"
-        "       jaxmlir-translate (--to-stablehlo | --stablehlo-to-jaxpr | --to-jaxpr | --to-html |\n"
-        "           --describe | --emit-artifact | --compile-for=<target>) [options] [file]",
+        "       jaxmlir-translate (--to-stablehlo | --stablehlo-to-jaxpr | --to-jaxpr |\n"
+        "           --to-html | --describe | --emit-artifact | --compile-for=<target>) [options] "
+        "[file]",
         FLAGS,
         {
             "EXAMPLES": "  jaxmlir-translate --import-python jax.nn:relu --args 'f32[8]'\n"

@@ -248,7 +248,8 @@ _HINTS = (
     ),
     (
         re.compile(r"!quant\.(?P<op>)"),
-        "neither jaxlib's MLIR nor JAX has quantised types: dequantise the module first",
+        "JAX has no quantised types; expected numbers, as "
+        "stablehlo-opt --stablehlo-legalize-quant-to-math makes them",
     ),
 )
 """What to do about diagnostics of MLIR's parser that do not say it, by patterns of messages."""
