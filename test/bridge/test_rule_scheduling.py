@@ -605,6 +605,19 @@ def test_rules_that_jax_does_not_meet_wait():
         np.testing.assert_allclose(jaxmlir.parse(text)(x), of_jax(x), rtol=1e-5)
 
 
+def test_jaxs_rule_for_an_op_traces_no_rules_of_others():
+    sine, of_sine = sine_with_counted_rules()
+    square, of_square = square_with_counted_rule()
+    # JAX's own rule differentiates a recomputation with a policy.
+    policy = jax.checkpoint_policies.dots_saveable
+    again = jax.checkpoint(sine, policy=policy)
+    x, y = np.float32(1.3), matrix()
+    gradient = jaxmlir.trace(lambda x, y: again(x) * square(y)[0, 0])(x, y).grad()
+    assert of_sine[:2] == ["fwd", "bwd"] and not of_square
+    np.testing.assert_allclose(gradient(x, y), np.cos(x) * (y @ y)[0, 0], rtol=1e-6)
+    assert "untraced" not in gradient.as_text()
+
+
 def test_rules_that_are_traced_meanwhile_take_no_name_twice():
     """A branch in a loop is split, and its rule traced, while enclosing functions are written."""
 

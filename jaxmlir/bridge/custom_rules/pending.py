@@ -294,11 +294,14 @@ class PendingRules:
             self._trace_round(None)
 
     def leave(self) -> None:
-        """Moves the queued ops to those whose rules the program is to trace later."""
-        self.program.rule_tracing.take_up(
-            {op.attributes[MARK].value: self.table.of(op) for op in self._queue}
-        )
-        self._queue.clear()
+        """Lets the program trace the rules of the queued ops later; traces them if they cannot
+        wait."""
+        if self._queue and self.program.rule_tracing.lets_wait:
+            self.program.rule_tracing.take_up(
+                {op.attributes[MARK].value: self.table.of(op) for op in self._queue}
+            )
+            self._queue.clear()
+        self.trace()
 
     def _trace_round(self, within: Collection[str] | None) -> None:
         """Traces the rules of the queued ops; ops in these rules are queued after them."""

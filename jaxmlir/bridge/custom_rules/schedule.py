@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
+from jaxmlir._compat import ConfigSnapshot
 from jaxmlir.bridge.custom_rules.pending import (
     Attributes,
     NamedRules,
@@ -73,6 +74,12 @@ class RuleTracing:
     def reads_as_another(self) -> bool:
         """Whether the program is derived again before somebody looks at it."""
         return self._read_as is not None
+
+    @property
+    def lets_wait(self) -> bool:
+        """Whether rules that a transformation meets can be traced later: the configuration must be
+        that in which they will be traced."""
+        return self.held and (self.table is None or self.table.config == ConfigSnapshot())
 
     def read_as(self, make: Callable[[], Module | None]) -> None:
         """Replaces the program by an equivalent one as soon as somebody looks at it.  ``make``
