@@ -6,7 +6,7 @@ The counterpart of :mod:`jaxmlir.bridge.custom_rules.tracing`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -14,11 +14,10 @@ import jax
 from jaxmlir._compat import ad_util, core, debug_info, lu, open_jaxpr, trace_flat, wrap_bwd
 from jaxmlir.dialect import codec, custom_rule_ops, primitives
 from jaxmlir.dialect.builder import attribute, symbols_in
-from jaxmlir.dialect.custom_rule_ops import in_zeros, is_untraced, out_zeros
-from jaxmlir.dialect.ir import func, symbol_uses
+from jaxmlir.dialect.custom_rule_ops import fitting_rule, in_zeros, is_untraced, out_zeros
+from jaxmlir.dialect.ir import symbol_uses
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.errors import ExportError, UntracedRuleError
 from jaxmlir.support.masks import Dims, Mask, filled, inverted, left_out
 
 
@@ -49,42 +48,6 @@ def _symbol(op: Any, name: str) -> str | None:
     return next(iter(symbols_in(op, name)), None)
 
 
-def _rule(exporter: _Exporter, op: Any, name: str) -> str:
-    """The symbol of a rule's function; an :class:`UntracedRuleError` if it could not be traced."""
-    exporter.program.trace_rules(of=op)
-    symbol = _symbol(op, name)
-    if symbol is None:
-        raise UntracedRuleError(name, attribute(op, f"{name.split('_')[0]}_error"))
-    return symbol
-
-
-def _fitting(
-    exporter: _Exporter, op: Any, name: str, symbols: Iterable[str], zero: Sequence[bool]
-) -> func.FuncOp:
-    """The function of the rule to call when certain (co)tangents are zero.
-
-    Args:
-      name: the attribute that names the rule for all (co)tangents, which is taken if none of
-        ``symbols`` fits.
-      symbols: the rules that leave out zero (co)tangents.
-      zero: which (co)tangents are zero.
-
-    Raises:
-      UntracedRuleError: the rule could not be traced.
-      ExportError: the rule requires a nonzero (co)tangent to be zero.
-    """
-    count, function_of = len(zero), exporter.program._function
-    rules = ((function, in_zeros(function, count)) for function in map(function_of, symbols))
-    function = custom_rule_ops.fitting(zero, rules)
-    if function is None:
-        symbol = _rule(exporter, op, name)
-        function = function_of(symbol)
-        refused = custom_rule_ops.refused(symbol, inverted(zero), in_zeros(function, count))
-        if refused:
-            raise ExportError(refused)
-    return function
-
-
 def _read_jvp(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
     params = {
         "call_jaxpr": exporter.jaxpr(_symbol(op, "call_jaxpr")),
@@ -103,12 +66,13 @@ def _jvp_thunk(op: Any, exporter: _Exporter, num_consts: int) -> Any:
     def thunk(*zeros: bool) -> tuple[Any, Sequence[Any], list[bool]]:
         program = exporter.program
         program.trace_rules(of=op)
-        with_zeros = symbols_in(op, "jvp_with_zeros")
+        symbols = symbols_in(op, "jvp_jaxpr") + symbols_in(op, "jvp_with_zeros")
         if "jvp_error" in op.attributes:
             # A rule that fails for some nonzero tangents may not fail for these.
             for attr in program.rule_tracing.tell(op, zeros).values():
-                with_zeros += symbol_uses(attr)
-        rule = _fitting(exporter, op, "jvp_jaxpr", with_zeros, zeros)
+                symbols += symbol_uses(attr)
+        functions = map(program._function, symbols)
+        rule = fitting_rule(op.attributes, "jvp_jaxpr", functions, zeros)
         jaxpr, consts = open_jaxpr(exporter.jaxpr(rule.name.value))
         omitted = in_zeros(rule, len(zeros))
         if omitted != zeros:
@@ -224,7 +188,8 @@ class _RuleFamilies:
 
     def choose(self, nonzeros: Sequence[bool]) -> _RuleFamily:
         """The family for the given tangents; JAX's next questions are about its forward rule."""
-        fwd = _fitting(self.exporter, self.op, "fwd_jaxpr", self.all, inverted(nonzeros))
+        functions = map(self.exporter.program._function, self.all)
+        fwd = fitting_rule(self.op.attributes, "fwd_jaxpr", functions, inverted(nonzeros))
         self.last = self.all[fwd.name.value]
         return self.last
 
@@ -267,12 +232,13 @@ def _call_bwd(
     """The cotangents that a backward rule gives, with zeros for those that it leaves out.
 
     Args:
-      name, symbols: the attribute and the rules among which :func:`_fitting` chooses.
+      name, symbols: the attribute and the rules among which :func:`.fitting_rule` chooses.
       ct_avals: the types of the cotangents that are to be given.
       cotangents: those that the rule is passed, some of which may be symbolic zeros.
     """
     zero = [type(ct) in (ad_util.SymbolicZero, ad_util.Zero) for ct in cotangents]
-    rule = _fitting(exporter, op, name, symbols, zero)
+    functions = map(exporter.program._function, symbols)
+    rule = fitting_rule(op.attributes, name, functions, zero)
     passed_cts = [
         ad_util.zeros_like_aval(ct.aval) if is_zero else ct
         for ct, is_zero, omitted in zip(cotangents, zero, in_zeros(rule, len(zero)), strict=True)
