@@ -94,7 +94,7 @@ def fitting_rule(
     Args:
       attributes: the attributes of the op that name its rules.
       name: the attribute that names the rule which is told of no zeros.
-      functions: the functions of the rules, that one first.
+      functions: the functions of the rules.
       zeros: which (co)tangents are zero.
 
     Raises:
@@ -105,16 +105,16 @@ def fitting_rule(
     function = fitting(zeros, cases)
     if function is not None:
         return function
-    if not cases or name not in attributes:
+    default = attributes[name].value if name in attributes else None
+    taken = next((taken for f, taken in cases if f.name.value == default), None)
+    if taken is None:
         error = f"{name.split('_')[0]}_error"
         raise UntracedRuleError(name, attributes[error].value if error in attributes else None)
-    function, taken = cases[0]
     operand = next(i for i, zero in enumerate(zeros) if taken[i] and not zero)
     raise ExportError(
-        f"the custom derivative rule @{function.name.value} cannot take a tangent of argument "
-        f"{operand} of the function, which has one here: stop the tangent with "
-        "jax.lax.stop_gradient, or make the argument (or a value that it closes over) a "
-        "differentiated argument"
+        f"the custom derivative rule @{default} cannot take a tangent of argument {operand} of the "
+        "function, which has one here: stop the tangent with jax.lax.stop_gradient, or make the "
+        "argument (or a value that it closes over) a differentiated argument"
     )
 
 
