@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.ir import ir, symbol_uses
+from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.ops import record_of
+from jaxmlir.errors import ExportError, UntracedRuleError
 
 T = TypeVar("T")
 
@@ -82,6 +83,41 @@ def fitting(zeros: Sequence[bool], rules: Iterable[tuple[T, Sequence[bool]]]) ->
     return max(fit, key=lambda pair: pair[0])[1] if fit else None
 
 
+def fitting_rule(
+    attributes: Mapping[str, ir.Attribute],
+    name: str,
+    functions: Iterable[func.FuncOp],
+    zeros: Sequence[bool],
+) -> func.FuncOp:
+    """The function of the rule of an op that is told of most of the zero (co)tangents.
+
+    Args:
+      attributes: the attributes of the op that name its rules.
+      name: the attribute that names the rule which is told of no zeros.
+      functions: the functions of the rules.
+      zeros: which (co)tangents are zero.
+
+    Raises:
+      UntracedRuleError: there is no rule.
+      ExportError: each rule requires a nonzero (co)tangent to be zero.
+    """
+    cases = [(f, in_zeros(f, len(zeros))) for f in functions]
+    function = fitting(zeros, cases)
+    if function is not None:
+        return function
+    default = attributes[name].value if name in attributes else None
+    taken = next((taken for f, taken in cases if f.name.value == default), None)
+    if taken is None:
+        error = f"{name.split('_')[0]}_error"
+        raise UntracedRuleError(name, attributes[error].value if error in attributes else None)
+    operand = next(i for i, zero in enumerate(zeros) if taken[i] and not zero)
+    raise ExportError(
+        f"the custom derivative rule @{default} cannot take a tangent of argument {operand} of the "
+        "function, which has one here: stop the tangent with jax.lax.stop_gradient, or make the "
+        "argument (or a value that it closes over) a differentiated argument"
+    )
+
+
 def in_zeros(rule: Any, count: int) -> tuple[bool, ...]:
     """Which of ``count`` (co)tangents the function of a rule assumes to be zero, and so does not
     take."""
@@ -114,16 +150,3 @@ def backward_rules(attributes: Mapping[str, ir.Attribute]) -> list[str]:
     """The backward rules of a custom_lin."""
     names = ("bwd", "bwd_with_zeros")
     return [use for name in names if name in attributes for use in symbol_uses(attributes[name])]
-
-
-def refused(rule: str, nonzeros: Sequence[bool], in_zeros: Sequence[bool]) -> str | None:
-    """The error for the first operand with a tangent that a forward rule insists is zero; ``None``
-    if there is none."""
-    for operand, (nonzero, zero) in enumerate(zip(nonzeros, in_zeros, strict=True)):
-        if nonzero and zero:
-            return (
-                f"the custom derivative rule @{rule} cannot take a tangent of argument {operand} "
-                "of the function, which has one here: stop the tangent with jax.lax.stop_gradient, "
-                "or make the argument (or a value that it closes over) a differentiated argument"
-            )
-    return None

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 from jaxmlir.analysis.call_graph import CALLS
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import codec, locations
-from jaxmlir.dialect.builder import attribute, put_instead, reachable, returned, zeros
+from jaxmlir.dialect.builder import attribute, put_instead, reachable, returned, symbols_in, zeros
 from jaxmlir.dialect.custom_rule_ops import out_zeros
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
@@ -23,7 +23,7 @@ from jaxmlir.dialect.ops import CALLEES, OPS
 from jaxmlir.dialect.types import has_tangent, tangent_type_of
 from jaxmlir.errors import TransformError
 from jaxmlir.passes.base import Pass
-from jaxmlir.transforms.higher_order.custom_rules import rule_symbol
+from jaxmlir.transforms.higher_order.custom_rules import fitting_rule
 from jaxmlir.transforms.new_function import call
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import transpose
@@ -61,10 +61,12 @@ def _expand(rules: Rules, op: Any) -> None:
     # Read only now: the custom_lin that gave an operand may have been replaced.
     operands = list(op.operands)
     rules.program.trace_rules(of=op)
-    bwd = rule_symbol(op, "bwd")
+    function = fitting_rule(
+        rules, op, op.attributes, "bwd", symbols_in(op, "bwd"), (True,) * len(op.results)
+    )
+    bwd = function.name.value
     num_res = attribute(op, "num_res", 0)
     in_zeros = attribute(op, "in_zeros", ())
-    function = rules.program.function(bwd)
     pushforward = rules.functions.once(_pushforward, bwd, num_res)
     in_tangents, outputs = iter(operands[num_res:]), iter(function.type.results)
     with ir.InsertionPoint(op), op.location:

@@ -746,3 +746,35 @@ def test_forward_mode_over_a_vjp_rule_says_what_jax_says_and_where(fun):
         assert line < first.line <= line + 4
     with pytest.raises(ForwardModeError, match=said):
         program.jvp().eval((x,), (x,))
+
+
+def test_a_backward_rule_that_failed_is_not_replaced_by_that_of_another_forward_rule():
+    """The forward rule gives other residuals if ``y`` has no tangent; the backward rule for these
+    takes one cotangent only."""
+
+    @jax.custom_vjp
+    def products(x, y):
+        return x * y, x - y
+
+    def fwd(x, y):
+        residuals = (x.value, y.value) if y.perturbed else (y.value,)
+        return (x.value * y.value, x.value - y.value), residuals
+
+    def bwd(residuals, cts):
+        ct, other = (0 * residuals[-1] if is_zero(c) else c for c in cts)
+        if len(residuals) == 1 and not any(map(is_zero, cts)):
+            raise ValueError("both results have cotangents")
+        *x, y = residuals
+        return ct * y + other, ct * x[0] - other if x else ct
+
+    def is_zero(ct):
+        return isinstance(ct, jax.custom_derivatives.SymbolicZero)
+
+    products.defvjp(fwd, bwd, symbolic_zeros=True)
+    program = jaxmlir.trace(products)(3.0, 5.0)
+    program.as_text()
+    exported = jax.extend.core.jaxpr_as_fun(program.to_jaxpr())
+    with pytest.raises(JaxmlirError, match="the custom derivative rule 'bwd_jaxpr' is absent"):
+        jax.grad(lambda x: sum(exported(x, 5.0)))(3.0)
+    assert jax.grad(lambda x: exported(x, 5.0)[0])(3.0) == 5.0
+    assert jax.grad(lambda x, y: sum(exported(x, y)), (0, 1))(3.0, 5.0) == (6.0, 2.0)

@@ -6,7 +6,7 @@ The counterpart of :mod:`jaxmlir.bridge.custom_rules.tracing`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -14,11 +14,10 @@ import jax
 from jaxmlir._compat import ad_util, core, debug_info, lu, open_jaxpr, trace_flat, wrap_bwd
 from jaxmlir.dialect import codec, custom_rule_ops, primitives
 from jaxmlir.dialect.builder import attribute, symbols_in
-from jaxmlir.dialect.custom_rule_ops import in_zeros, is_untraced, out_zeros
-from jaxmlir.dialect.ir import func, symbol_uses
+from jaxmlir.dialect.custom_rule_ops import fitting_rule, in_zeros, is_untraced, out_zeros
+from jaxmlir.dialect.ir import symbol_uses
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.errors import ExportError, UntracedRuleError
 from jaxmlir.support.masks import Dims, Mask, filled, inverted, left_out
 
 
@@ -26,7 +25,7 @@ class _Exporter(codec.Reader, Protocol):
     """Makes jaxprs of functions: a :class:`jaxmlir.bridge.exporter.Exporter`."""
 
     program: Module
-    leaves_rules: bool
+    binds_rules: bool
 
 
 def read(op: Any, name: str, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
@@ -34,11 +33,13 @@ def read(op: Any, name: str, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
     return _READERS[name](op, exporter)
 
 
-def waiting_jvp(program: Module, op: Any) -> Any | None:
-    """The thunk of an untraced JVP rule that JAX can call as it is, without the program; ``None``
-    if there is none."""
-    table = program.rule_tracing.table
-    source = table.of(op) if table is not None and is_untraced(op) else None
+def _untraced_jvp(program: Module, op: Any) -> Any | None:
+    """The thunk of an untraced JVP rule, for JAX to call while the program is transformed; ``None``
+    if it is to call the rule that the program traces."""
+    tracing = program.rule_tracing
+    if tracing.table is None or not is_untraced(op) or not tracing.lets_wait:
+        return None
+    source = tracing.table.of(op)
     return source and source.plain_jvp
 
 
@@ -47,67 +48,31 @@ def _symbol(op: Any, name: str) -> str | None:
     return next(iter(symbols_in(op, name)), None)
 
 
-def _rule(exporter: _Exporter, op: Any, name: str) -> str:
-    """The symbol of a rule's function; an :class:`UntracedRuleError` if it could not be traced."""
-    exporter.program.trace_rules()
-    symbol = _symbol(op, name)
-    if symbol is None:
-        raise UntracedRuleError(name, attribute(op, f"{name.split('_')[0]}_error"))
-    return symbol
-
-
-def _fitting(
-    exporter: _Exporter, op: Any, name: str, symbols: Iterable[str], zero: Sequence[bool]
-) -> func.FuncOp:
-    """The function of the rule to call when certain (co)tangents are zero.
-
-    Args:
-      name: the attribute that names the rule for all (co)tangents, which is taken if none of
-        ``symbols`` fits.
-      symbols: the rules that leave out zero (co)tangents.
-      zero: which (co)tangents are zero.
-
-    Raises:
-      UntracedRuleError: the rule could not be traced.
-      ExportError: the rule requires a nonzero (co)tangent to be zero.
-    """
-    count, function_of = len(zero), exporter.program._function
-    rules = ((function, in_zeros(function, count)) for function in map(function_of, symbols))
-    function = custom_rule_ops.fitting(zero, rules)
-    if function is None:
-        symbol = _rule(exporter, op, name)
-        function = function_of(symbol)
-        refused = custom_rule_ops.refused(symbol, inverted(zero), in_zeros(function, count))
-        if refused:
-            raise ExportError(refused)
-    return function
-
-
 def _read_jvp(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
     params = {
         "call_jaxpr": exporter.jaxpr(_symbol(op, "call_jaxpr")),
         "num_consts": attribute(op, "num_consts", 0),
         "symbolic_zeros": attribute(op, "symbolic_zeros", False),
     }
-    rule = waiting_jvp(exporter.program, op) if exporter.leaves_rules else None
-    if rule is None:
-        rule = _jvp_thunk(op, exporter, params["num_consts"])
+    rule = _untraced_jvp(exporter.program, op) or _jvp_thunk(op, exporter, params["num_consts"])
     return primitives.get("custom_jvp_call"), params | {"jvp_jaxpr_fun": rule}
 
 
 def _jvp_thunk(op: Any, exporter: _Exporter, num_consts: int) -> Any:
+    exporter.binds_rules = True
     in_avals = [aval_of(v.type) for v in op.operands][num_consts:]
     n_out = len(op.results)
 
     def thunk(*zeros: bool) -> tuple[Any, Sequence[Any], list[bool]]:
         program = exporter.program
-        program.trace_rules()
-        with_zeros = symbols_in(op, "jvp_with_zeros")
+        program.trace_rules(of=op)
+        symbols = symbols_in(op, "jvp_jaxpr") + symbols_in(op, "jvp_with_zeros")
         if "jvp_error" in op.attributes:
             # A rule that fails for some nonzero tangents may not fail for these.
             for attr in program.rule_tracing.tell(op, zeros).values():
-                with_zeros += symbol_uses(attr)
-        rule = _fitting(exporter, op, "jvp_jaxpr", with_zeros, zeros)
+                symbols += symbol_uses(attr)
+        functions = map(program._function, symbols)
+        rule = fitting_rule(op.attributes, "jvp_jaxpr", functions, zeros)
         jaxpr, consts = open_jaxpr(exporter.jaxpr(rule.name.value))
         omitted = in_zeros(rule, len(zeros))
         if omitted != zeros:
@@ -152,6 +117,7 @@ def _instantiate_tangents(
 
 
 def _read_vjp(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
+    exporter.binds_rules = True
     num_consts = attribute(op, "num_consts", 0)
     operand_avals = [aval_of(v.type) for v in op.operands]
     in_avals = operand_avals[num_consts:]
@@ -211,7 +177,7 @@ class _RuleFamilies:
     def all(self) -> dict[str, _RuleFamily]:
         """The families by the symbols of their forward rules."""
         program = self.exporter.program
-        program.trace_rules()
+        program.trace_rules(of=self.op)
         rules = custom_rule_ops.vjp_rules(dict(self.op.attributes.items()))
         return {
             fwd: _RuleFamily(
@@ -222,7 +188,8 @@ class _RuleFamilies:
 
     def choose(self, nonzeros: Sequence[bool]) -> _RuleFamily:
         """The family for the given tangents; JAX's next questions are about its forward rule."""
-        fwd = _fitting(self.exporter, self.op, "fwd_jaxpr", self.all, inverted(nonzeros))
+        functions = map(self.exporter.program._function, self.all)
+        fwd = fitting_rule(self.op.attributes, "fwd_jaxpr", functions, inverted(nonzeros))
         self.last = self.all[fwd.name.value]
         return self.last
 
@@ -244,7 +211,7 @@ class _RuleFamilies:
 def _taken_for_zero(exporter: _Exporter, op: Any, name: str, count: int) -> Mask:
     """Which of the ``count`` tangents the rule that an attribute names takes for zero, whatever it
     is told.  An import of the exported thunk asks for this."""
-    exporter.program.trace_rules()
+    exporter.program.trace_rules(of=op)
     symbol = _symbol(op, name)
     return in_zeros(exporter.program._function(symbol), count) if symbol else (False,) * count
 
@@ -265,12 +232,13 @@ def _call_bwd(
     """The cotangents that a backward rule gives, with zeros for those that it leaves out.
 
     Args:
-      name, symbols: the attribute and the rules among which :func:`_fitting` chooses.
+      name, symbols: the attribute and the rules among which :func:`.fitting_rule` chooses.
       ct_avals: the types of the cotangents that are to be given.
       cotangents: those that the rule is passed, some of which may be symbolic zeros.
     """
     zero = [type(ct) in (ad_util.SymbolicZero, ad_util.Zero) for ct in cotangents]
-    rule = _fitting(exporter, op, name, symbols, zero)
+    functions = map(exporter.program._function, symbols)
+    rule = fitting_rule(op.attributes, name, functions, zero)
     passed_cts = [
         ad_util.zeros_like_aval(ct.aval) if is_zero else ct
         for ct, is_zero, omitted in zip(cotangents, zero, in_zeros(rule, len(zero)), strict=True)
@@ -287,6 +255,7 @@ def _flat_tree(n: int) -> Any:
 
 
 def _read_lin(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
+    exporter.binds_rules = True
     num_res = attribute(op, "num_res", 0)
     absent = list(attribute(op, "in_zeros", ()))
     # Of a zero tangent nothing is known, and its cotangent is dropped.
@@ -294,7 +263,7 @@ def _read_lin(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
     ct_avals = filled(nonzero, inverted(absent), [core.abstract_token] * len(absent))
 
     def bwd(*args: Any) -> list[Any]:
-        exporter.program.trace_rules()
+        exporter.program.trace_rules(of=op)
         symbols = custom_rule_ops.backward_rules(op.attributes)
         residuals, cotangents = args[:num_res], args[num_res:]
         return _call_bwd(exporter, op, "bwd", symbols, ct_avals, residuals, cotangents)

@@ -15,12 +15,10 @@ known instead, or the same for the whole batch.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Sequence
 from typing import Any
 
-from jaxmlir._compat import batching
 from jaxmlir.dialect.builder import attribute, instantiated, reachable, references, zeros
 from jaxmlir.dialect.custom_rule_ops import fitting, in_zeros, out_zeros, stands_for_primitive
 from jaxmlir.dialect.ir import func, ir, symbol_uses
@@ -47,7 +45,7 @@ from jaxmlir.transforms.new_function import call, clone_function
 from jaxmlir.transforms.partial_eval import unknown_results
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import transpose_of
-from jaxmlir.transforms.vmap import batched_results, vmap
+from jaxmlir.transforms.vmap import batched_results, move_all, vmap
 
 
 class CustomJvp(HigherOrderRule):
@@ -154,23 +152,18 @@ class CustomJvp(HigherOrderRule):
             return batch_call(rules, op, dims, axis, _batch_attributes)
         symbol, taken = rule
         sized = rules.functions.once(_at_size, symbol, axis.size)
-        moved = functools.partial(_moved, dims=dims, taken=taken, axis=axis)
-        out_dims = _out_dims(rules, symbol)
-        return Emitter(out_dims, lambda args: call(rules, sized, rules.emit(moved, args)))
+        wanted = [0 if t else d for d, t in zip(dims, taken, strict=True)]
+
+        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+            return call(rules, sized, move_all(rules, args, dims, wanted, axis))
+
+        return Emitter(_out_dims(rules, symbol), write)
 
     def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
         rule = _batching_rule(rules, op, dims)
         return (
             batched_with_rules(rules, op, dims, axis) if rule is None else _out_dims(rules, rule[0])
         )
-
-
-def _moved(*operands: Any, dims: Dims, taken: Mask, axis: Any) -> list[Any]:
-    """The operands of a batching rule, batched along the first dimension where it wants that."""
-    return [
-        batching.matchaxis(axis, d, 0, x) if t else x
-        for x, d, t in zip(operands, dims, taken, strict=True)
-    ]
 
 
 def _batching_rule(rules: Rules, op: Any, dims: Dims) -> tuple[str, Mask] | None:

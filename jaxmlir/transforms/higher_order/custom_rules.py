@@ -16,21 +16,24 @@ from jaxmlir.bridge.custom_rules.pending import (
     NamedRules,
     PendingRules,
 )
-from jaxmlir.dialect import locations
+from jaxmlir.dialect import custom_rule_ops, locations
 from jaxmlir.dialect.builder import attribute, create, symbol_ref
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES as OF_RULES
 from jaxmlir.dialect.custom_rule_ops import (
     MARK,
-    fitting,
-    in_zeros,
     is_choosy,
     is_untraced,
     out_zeros,
-    refused,
 )
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.errors import JaxmlirError, TransformError
+from jaxmlir.errors import (
+    ExportError,
+    JaxmlirError,
+    TransformError,
+    UntracedRuleError,
+    message_of,
+)
 from jaxmlir.support.masks import Dims, Mask, filled, inverted
 from jaxmlir.transforms.emitters import Emitter
 from jaxmlir.transforms.jax_rules import bound
@@ -47,19 +50,6 @@ CANNOT_ASK = (
 )
 
 
-def rule_symbol(op: Any, name: str) -> str:
-    """The symbol of a custom rule; fails with the reason if the rule could not be traced."""
-    attributes = op.attributes
-    if name in attributes:
-        return attributes[name].value
-    error = f"{name.split('_')[0]}_error"
-    problem = f"could not be traced: {attribute(op, error)}" if error in attributes else "is absent"
-    message = f"the custom derivative rule '{name}' {problem}"
-    if is_choosy(op) and MARK not in attributes:
-        message += "; " + CANNOT_ASK
-    raise error_at(op, message)
-
-
 def error_at(op: Any, message: str) -> TransformError:
     """An error at an op, with the user's line."""
     return locations.error_at(TransformError, op.location, f"'{op.operation.name}' op: {message}")
@@ -73,25 +63,16 @@ def fitting_rule(
     symbols: Iterable[str],
     nonzero: Mask,
 ) -> func.FuncOp:
-    """The rule of an op that is told of most of the zero (co)tangents.
-
-    Args:
-      attributes: the attributes that name the rules.
-      name: the attribute that names the rule which is told of no zeros.
-      symbols: the symbols of all rules.
-      nonzero: which (co)tangents are not zero.
-
-    Raises:
-      TransformError: there is no rule, or each one requires a nonzero (co)tangent to be zero.
-    """
-    functions = [rules.program.function(symbol) for symbol in symbols]
-    cases = ((function, in_zeros(function, len(nonzero))) for function in functions)
-    function = fitting(inverted(nonzero), cases)
-    if function is None:
-        symbol = attributes[name].value if name in attributes else rule_symbol(op, name)
-        zeros = in_zeros(rules.program.function(symbol), len(nonzero))
-        raise error_at(op, refused(symbol, nonzero, zeros))
-    return function
+    """The rule of an op for nonzero (co)tangents: :func:`.custom_rule_ops.fitting_rule`, whose
+    errors are raised at the op."""
+    functions = map(rules.program.function, symbols)
+    try:
+        return custom_rule_ops.fitting_rule(attributes, name, functions, inverted(nonzero))
+    except ExportError as e:
+        message = message_of(e)
+        if isinstance(e, UntracedRuleError) and is_choosy(op) and MARK not in op.attributes:
+            message += "; " + CANNOT_ASK
+        raise error_at(op, message) from None
 
 
 def places_given(rule: func.FuncOp, count: int, first: int = 0) -> list[int | None]:
