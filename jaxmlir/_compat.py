@@ -197,6 +197,11 @@ def hi_primitive_class() -> Any | None:
     return resolve("jax._src.hijax", "HiPrim")
 
 
+def static_class() -> Any | None:
+    """The class of values that JAX keeps in a pytree without leaves (since JAX 0.11)."""
+    return resolve("jax._src.hijax", "Static")
+
+
 def hi_primitive_named(name: str) -> Any | None:
     """The imported subclass of :func:`hi_primitive_class` called ``module:QualifiedName``."""
     pending = [hi_primitive_class()]

@@ -10,10 +10,13 @@ from typing import Any
 
 from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.analysis.liveness import FunctionVariant, Mask, liveness_of
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.caching import setting
 from jaxmlir.dialect import codec
+from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL_OPS
 from jaxmlir.dialect.ir import context, scope
 from jaxmlir.dialect.module import Module
+from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import TransformError, deep_calls_as
 from jaxmlir.lowering.functions import lower_for_targets
 from jaxmlir.lowering.lowering import lower_function
@@ -95,6 +98,12 @@ class Callee:
     def closed_jaxpr(self) -> Any:
         """The function as a jaxpr, for JAX's own interpreters to transform."""
         return self.portable.exporter.jaxpr(self.symbol)
+
+    @property
+    def is_high(self) -> bool:
+        """Whether there are values of a high-level type (JAX's ``HiType``) in the program, or among
+        the function's operands."""
+        return self.once("high", lambda: _has_high_types(self.program, self.signature))
 
     def jaxpr_for(self, target: Target | None) -> Any:
         """The function for a target, by default as it is, to become part of another program.  If it
@@ -233,6 +242,24 @@ class PrunedCallee(Callee):
             return None
         arguments, callee = pruned
         return tuple(chosen(arguments, variant.arguments)), callee
+
+
+def _has_high_types(program: Module, signature: Any) -> bool:
+    def is_high(aval: Any) -> bool:
+        return getattr(aval, "is_high", False)
+
+    if any(map(is_high, (*signature.operands, *signature.results))):
+        return True
+    # Only these primitives make values of such types from others.
+    graph = analyses_of(program).graph
+    return any(
+        is_high(aval_of(result.type))
+        for symbol, names in graph.names.items()
+        if not names.isdisjoint(HIGH_LEVEL_OPS)
+        for op, name in graph.ops[symbol]
+        if name in HIGH_LEVEL_OPS
+        for result in op.results
+    )
 
 
 @collector_paused

@@ -109,10 +109,21 @@ def _stage(trace: Any, source_info: Any, *tracers: Any, **params: Any) -> list[A
     """Stages a call out.  JAX's default staging caches result types by parameters, and would keep
     thousands of programs alive."""
     results, effects_ = call_p.abstract_eval(*(t.aval for t in tracers), **params)
+    trace.frame.is_high |= params["callee"].is_high
     return trace.emit_eqn(tracers, results, call_p, params, effects_, source_info)
 
 
 pe.custom_staging_rules[call_p] = _stage
+
+
+def _to_lojax(*args: Any, callee: Callee, placement: Any) -> list[Any]:
+    """Evaluates the function's equations.  JAX lowers values of high-level types to arrays in the
+    whole jaxpr, by expanding the primitives that take or return such values."""
+    return core.jaxpr_as_fun(callee.closed_jaxpr)(*args)
+
+
+call_p.is_high = lambda *_, callee, placement: callee.is_high
+call_p.to_lojax = _to_lojax
 
 
 def _lowering(ctx: Any, *args: Any, callee: Callee, placement: Any) -> list[Any]:

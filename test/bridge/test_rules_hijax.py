@@ -410,6 +410,24 @@ def test_an_option_that_no_op_has_stays_with_the_process():
 
 
 @since_012
+def test_residuals_of_a_batch_whose_pytree_holds_a_jaxpr():
+    @functools.partial(jax.custom_gradient, remat=True)
+    def f(x):
+        y = jnp.exp(x)
+        return y, lambda x: (y, lambda ct: (3.0 * ct * x * y,))
+
+    def loss(xs):
+        return jnp.sum(jax.vmap(f)(xs) * xs)
+
+    xs = np.stack([X, Y])
+    with other_form():
+        program = jaxmlir.trace(loss)(xs)
+        want = jax.grad(loss)(xs)
+    close(program.grad()(xs), want)
+    close(jax.grad(program)(xs), want)
+
+
+@since_012
 def test_what_a_backward_rule_takes_beside_cotangents_does_not_matter():
     def value(x):
         return jnp.sin(x)

@@ -350,6 +350,18 @@ def _hi_primitive(name: str, **fields: Any) -> Any:
     return value
 
 
+def _parts_of_static(value: Any) -> dict[str, Any] | None:
+    """The batch axes of residuals, which a batched primitive keeps in their pytree.  They are
+    written as data, since the pytree of the axes has the nodes of the residuals' own pytree: JAX
+    compares the jaxprs in both by identity.  Any other value is unknown, and stays a handle."""
+    axes, tree = tree_util.tracing_registry.flatten(value.val)
+    return {"axes": axes, "tree": tree} if all(type(axis) is int for axis in axes) else None
+
+
+def _static(axes: list[int], tree: Any) -> Any:
+    return _compat.static_class()(tree.unflatten(axes))
+
+
 def _dimension(value: Any, _: Writer) -> ir.Attribute:
     parts = [ir.StringAttr.get(part) for part in (str(value), *remember_scope(value))]
     return parts[0] if len(parts) == 1 else array(parts)
@@ -418,6 +430,7 @@ def _bases() -> list[tuple[Any, Encoder]]:
             _compat.hi_primitive_class(),
             by_parts("hi_primitive", _parts_of_hi_primitive, _hi_primitive),
         ),
+        (_compat.static_class(), by_parts("Static", _parts_of_static, _static)),
         *((cls, _policy) for cls in _compat.policy_classes()),
         (frozen_dict, by_value("frozen_dict", dict, lambda items: frozen_dict(items))),
         (jax.ShapeDtypeStruct, tagged_as("ShapeDtypeStruct", _plain_struct, _decode_struct)),
