@@ -33,14 +33,15 @@ class Exporter:
       to_run: the jaxprs may be run, so the program must be allowed all custom calls that it makes.
 
     Attributes:
-      binds_rules: whether jaxprs that were made have custom rules that read this program.
+      leaves_rules: export untraced custom rules as they were imported, where possible.  Set while
+        jaxprs are transformed under the configuration of the import.
     """
 
     def __init__(self, program: Module, *, to_run: bool = True):
         self.program = program
         program.exporters.add(self)
         self._to_run = to_run
-        self.binds_rules = False
+        self.leaves_rules = False
         self.made: dict[tuple[str, ...], Any] = {}
         """The jaxprs made so far, by the symbols they were made from: that of a function, or those
         of a function and of another that returns the values of its constants."""

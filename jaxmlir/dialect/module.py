@@ -166,15 +166,18 @@ class Module:
         """Whether custom derivative rules are still to be traced."""
         return self.rule_tracing.waiting
 
-    def trace_rules(self, of: Any = None) -> None:
+    def trace_rules(self, *, within: Collection[str] | None = None, of: Any = None) -> None:
         """Traces custom derivative rules that are not traced yet.
 
         If a rule cannot be traced, no error is raised: its op records the reason.
 
         Args:
+          within: only trace the rules of ops in these functions.  The derivative of a run needs
+            just the rules of ops that the run executes; only the second derivative needs the rules
+            of ops in those rules.
           of: only trace the rules of this op.
         """
-        self.rule_tracing.trace(of)
+        self.rule_tracing.trace(within=within, of=of)
 
     def get_analysis(self, kind: Callable[[Self], T]) -> T:
         """``kind(module)``, kept until the module changes."""

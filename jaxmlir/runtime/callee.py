@@ -13,6 +13,7 @@ from jaxmlir.analysis.liveness import FunctionVariant, Mask, liveness_of
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.caching import setting
 from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import reachable
 from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL_OPS
 from jaxmlir.dialect.ir import context, scope
 from jaxmlir.dialect.module import Module
@@ -287,9 +288,11 @@ def _derive(program: Module, symbol: str, transformation: str, pattern: Any) -> 
     with program.rule_tracing.lock:
         if transformation == "vary":
             program.trace_rules()
-        # Nobody inspects the copy, so rules that the transformation does not ask for stay untraced.
+        elif transformation != "vmap" and program.has_untraced_rules:
+            program.trace_rules(within=reachable(program._functions, symbol, custom_rules=False))
+        # Nobody inspects the copy, so rules of functions that it does not run stay untraced, and
+        # so do rules that are told which tangents are zero.
         result = program.clone(hold_rules=True)
-        result.rule_tracing.unify()
     with deep_calls_as(TransformError), scope():
         rules = Rules(result)
         if transformation == "jvp":

@@ -404,9 +404,11 @@ class StubReader:
     """A ``Reader`` whose jaxprs have one ``jaxmlir_call`` equation, for rules that only call them.
     Functions that take or make references keep their equations (see :func:`call`)."""
 
+    leaves_rules = False
+    """Custom rules that are not traced yet are traced when they are read."""
+
     def __init__(self, program: Module):
         self.program = program
-        self.binds_rules = False
         self._jaxprs: dict[Any, Any] = {}
         # The verifier also reads custom calls that a loaded program may not run.  Lowering checks
         # them before it begins.

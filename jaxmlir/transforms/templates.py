@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir._compat import (
+    ConfigSnapshot,
     ad_util,
     batching,
     close_jaxpr,
@@ -36,6 +37,7 @@ from jaxmlir._compat import (
 from jaxmlir.analysis import pointwise
 from jaxmlir.analysis.purity import CountedOps
 from jaxmlir.bridge import exporter as exporting
+from jaxmlir.bridge.custom_rules.export import waiting_jvp
 from jaxmlir.bridge.importer import Importer
 from jaxmlir.caching import disk_cache, is_of_process, kept_for_settings, setting
 from jaxmlir.dialect import custom_rule_ops, locations
@@ -355,7 +357,7 @@ class Rules:
             by_signature[key] = rule
             return rule
         name, widths = signature.name, widths_of(map(aval_of, signature.types))
-        with _located(kind, op, name), widths:
+        with _located(kind, op, name), widths, self._with_rules(op):
             rule = self._keep(key, lambda: trace(self.jaxpr_of(op, name)), write, not _refers(op))
         if key not in by_signature:
             return rule
@@ -404,6 +406,32 @@ class Rules:
                 _traced[key] = traced
         return rule
 
+    @contextlib.contextmanager
+    def _with_rules(self, op: Any) -> Iterator[None]:
+        """Makes the custom rules available that JAX's rule for an op may need, in this context.
+        Missing ones are traced, unless JAX can call all of them as they were imported."""
+        self.exporter.leaves_rules = self._leaves_rules(op)
+        if not self.exporter.leaves_rules and self.program.has_untraced_rules:
+            if any(is_untraced(inner) for _, inner in self.custom_ops_within(op)):
+                self.program.trace_rules()
+        try:
+            yield
+        finally:
+            self.exporter.leaves_rules = False
+
+    def _leaves_rules(self, op: Any) -> bool:
+        """Whether JAX's rule for an op does without the program's custom rules, so that those of
+        the ops in its result can stay untraced."""
+        program = self.program
+        if not program.has_untraced_rules:
+            return False
+        inner = [inner for _, inner in self.custom_ops_within(op)]
+        return (
+            bool(inner)
+            and all(waiting_jvp(program, op) is not None for op in inner)
+            and program.rule_tracing.table.config == ConfigSnapshot()
+        )
+
     def custom_ops_within(self, op: Any) -> Iterator[tuple[str, Any]]:
         """The ops with custom derivative rules in the functions that an op reaches, each with the
         symbol of its function."""
@@ -440,7 +468,7 @@ class Rules:
             jaxpr,
             consts,
             "template",
-            leave_rules=not self.exporter.binds_rules,
+            leave_rules=self.exporter.leaves_rules,
             detached=True,
             location=place,
         )

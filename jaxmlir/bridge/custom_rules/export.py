@@ -25,7 +25,7 @@ class _Exporter(codec.Reader, Protocol):
     """Makes jaxprs of functions: a :class:`jaxmlir.bridge.exporter.Exporter`."""
 
     program: Module
-    binds_rules: bool
+    leaves_rules: bool
 
 
 def read(op: Any, name: str, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
@@ -33,13 +33,11 @@ def read(op: Any, name: str, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
     return _READERS[name](op, exporter)
 
 
-def _untraced_jvp(program: Module, op: Any) -> Any | None:
-    """The thunk of an untraced JVP rule, for JAX to call while the program is transformed; ``None``
-    if it is to call the rule that the program traces."""
-    tracing = program.rule_tracing
-    if tracing.table is None or not is_untraced(op) or not tracing.lets_wait:
-        return None
-    source = tracing.table.of(op)
+def waiting_jvp(program: Module, op: Any) -> Any | None:
+    """The thunk of an untraced JVP rule that JAX can call as it is, without the program; ``None``
+    if there is none."""
+    table = program.rule_tracing.table
+    source = table.of(op) if table is not None and is_untraced(op) else None
     return source and source.plain_jvp
 
 
@@ -54,18 +52,19 @@ def _read_jvp(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
         "num_consts": attribute(op, "num_consts", 0),
         "symbolic_zeros": attribute(op, "symbolic_zeros", False),
     }
-    rule = _untraced_jvp(exporter.program, op) or _jvp_thunk(op, exporter, params["num_consts"])
+    rule = waiting_jvp(exporter.program, op) if exporter.leaves_rules else None
+    if rule is None:
+        rule = _jvp_thunk(op, exporter, params["num_consts"])
     return primitives.get("custom_jvp_call"), params | {"jvp_jaxpr_fun": rule}
 
 
 def _jvp_thunk(op: Any, exporter: _Exporter, num_consts: int) -> Any:
-    exporter.binds_rules = True
     in_avals = [aval_of(v.type) for v in op.operands][num_consts:]
     n_out = len(op.results)
 
     def thunk(*zeros: bool) -> tuple[Any, Sequence[Any], list[bool]]:
         program = exporter.program
-        program.trace_rules(of=op)
+        program.trace_rules()
         symbols = symbols_in(op, "jvp_jaxpr") + symbols_in(op, "jvp_with_zeros")
         if "jvp_error" in op.attributes:
             # A rule that fails for some nonzero tangents may not fail for these.
@@ -117,7 +116,6 @@ def _instantiate_tangents(
 
 
 def _read_vjp(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
-    exporter.binds_rules = True
     num_consts = attribute(op, "num_consts", 0)
     operand_avals = [aval_of(v.type) for v in op.operands]
     in_avals = operand_avals[num_consts:]
@@ -177,7 +175,7 @@ class _RuleFamilies:
     def all(self) -> dict[str, _RuleFamily]:
         """The families by the symbols of their forward rules."""
         program = self.exporter.program
-        program.trace_rules(of=self.op)
+        program.trace_rules()
         rules = custom_rule_ops.vjp_rules(dict(self.op.attributes.items()))
         return {
             fwd: _RuleFamily(
@@ -211,7 +209,7 @@ class _RuleFamilies:
 def _taken_for_zero(exporter: _Exporter, op: Any, name: str, count: int) -> Mask:
     """Which of the ``count`` tangents the rule that an attribute names takes for zero, whatever it
     is told.  An import of the exported thunk asks for this."""
-    exporter.program.trace_rules(of=op)
+    exporter.program.trace_rules()
     symbol = _symbol(op, name)
     return in_zeros(exporter.program._function(symbol), count) if symbol else (False,) * count
 
@@ -255,7 +253,6 @@ def _flat_tree(n: int) -> Any:
 
 
 def _read_lin(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
-    exporter.binds_rules = True
     num_res = attribute(op, "num_res", 0)
     absent = list(attribute(op, "in_zeros", ()))
     # Of a zero tangent nothing is known, and its cotangent is dropped.
@@ -263,7 +260,7 @@ def _read_lin(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
     ct_avals = filled(nonzero, inverted(absent), [core.abstract_token] * len(absent))
 
     def bwd(*args: Any) -> list[Any]:
-        exporter.program.trace_rules(of=op)
+        exporter.program.trace_rules()
         symbols = custom_rule_ops.backward_rules(op.attributes)
         residuals, cotangents = args[:num_res], args[num_res:]
         return _call_bwd(exporter, op, "bwd", symbols, ct_avals, residuals, cotangents)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
@@ -282,26 +282,39 @@ class PendingRules:
 
     # -- tracing --
 
-    def trace(self) -> None:
-        """Traces the rules of all queued ops, and of the ops in these rules."""
+    def trace(self, within: Collection[str] | None = None) -> None:
+        """Traces the rules of all queued ops (or of those within some functions), and of the ops in
+        these rules.  In the second case, ops in their rules stay queued, as do ops whose rules are
+        told zeros: these can be traced when the zeros are known."""
+        if not self._queue:
+            return
         self._derived.clear()
-        while self._queue:
-            op = self._queue.popleft()
-            try:
-                self.trace_op(op)
-            except BaseException:
-                self._queue.appendleft(op)
-                raise
+        self._trace_round(within)
+        while within is None and self._queue:
+            self._trace_round(None)
 
     def leave(self) -> None:
-        """Lets the program trace the rules of the queued ops later; traces them if they cannot
-        wait."""
-        if self._queue and self.program.rule_tracing.lets_wait:
-            self.program.rule_tracing.take_up(
-                {op.attributes[MARK].value: self.table.of(op) for op in self._queue}
+        """Moves the queued ops to those whose rules the program is to trace later."""
+        self.program.rule_tracing.take_up(
+            {op.attributes[MARK].value: self.table.of(op) for op in self._queue}
+        )
+        self._queue.clear()
+
+    def _trace_round(self, within: Collection[str] | None) -> None:
+        """Traces the rules of the queued ops; ops in these rules are queued after them."""
+        now, later = collections.deque(), []
+        for op in self._queue:
+            here = within is None or (
+                op.parent.attributes["sym_name"].value in within and not is_choosy(op)
             )
-            self._queue.clear()
-        self.trace()
+            (now if here else later).append(op)
+        self._queue = collections.deque()
+        try:
+            while now:
+                self.trace_op(now[0])
+                now.popleft()
+        finally:
+            self._queue.extendleft(reversed([*now, *later]))
 
     def trace_op(self, op: Any) -> None:
         """Traces the rules of an op that lacks them."""

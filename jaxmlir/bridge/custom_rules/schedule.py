@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from jaxmlir._compat import ConfigSnapshot
 from jaxmlir.bridge.custom_rules.pending import (
     Attributes,
     NamedRules,
@@ -75,12 +74,6 @@ class RuleTracing:
         """Whether the program is derived again before somebody looks at it."""
         return self._read_as is not None
 
-    @property
-    def lets_wait(self) -> bool:
-        """Whether rules that a transformation meets can be traced later: the configuration must be
-        that in which they will be traced."""
-        return self.held and (self.table is None or self.table.config == ConfigSnapshot())
-
     def read_as(self, make: Callable[[], Module | None]) -> None:
         """Replaces the program by an equivalent one as soon as somebody looks at it.  ``make``
         returns the other program, or ``None`` to keep this one."""
@@ -107,22 +100,18 @@ class RuleTracing:
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
-        """Leaves rules untraced meanwhile, for passes that change and compare ops."""
+        """Leaves rules untraced meanwhile, for passes that change and compare ops.  Ops with equal
+        rules get equal marks, as they would name the same functions if traced."""
         self.held = True
         # The importer refers to ops that passes may erase.
         self._importer = None
-        self.unify()
+        if self.table is not None:
+            with scope():
+                self.table.unify(functions(self.program.module_as_is).values())
         try:
             yield
         finally:
             self.held = False
-
-    def unify(self) -> None:
-        """Gives ops with equal rules equal marks, as they would name the same functions if
-        traced."""
-        if self.table is not None:
-            with scope():
-                self.table.unify(functions(self.program.module_as_is).values())
 
     def looked_at(self) -> None:
         """Traces rules before somebody looks at the program."""
@@ -149,7 +138,7 @@ class RuleTracing:
             finally:
                 self._under_way = False
 
-    def trace(self, of: Any = None) -> None:
+    def trace(self, *, within: Collection[str] | None = None, of: Any = None) -> None:
         """Traces rules: see :meth:`Program.trace_rules`."""
         if not self._is_due(of):
             return
@@ -168,10 +157,10 @@ class RuleTracing:
                 if of is not None:
                     self._pending.trace_op(of)
                 else:
-                    self._pending.trace()
+                    self._pending.trace(within)
                 if tidies:
                     self._tidy(before)
-                if of is None:
+                if of is None and not self._pending:
                     self.waiting, self._importer = False, None
 
     def _is_due(self, of: Any) -> bool:
