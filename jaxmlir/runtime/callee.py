@@ -10,12 +10,11 @@ from typing import Any
 
 from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.analysis.liveness import FunctionVariant, Mask, liveness_of
-from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.caching import setting
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import reachable
 from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL_OPS
-from jaxmlir.dialect.ir import context, scope
+from jaxmlir.dialect.ir import body_of, context, functions, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import TransformError, deep_calls_as
@@ -251,16 +250,16 @@ def _has_high_types(program: Module, signature: Any) -> bool:
 
     if any(map(is_high, (*signature.operands, *signature.results))):
         return True
-    # Only these primitives make values of such types from others.
-    graph = analyses_of(program).graph
-    return any(
-        is_high(aval_of(result.type))
-        for symbol, names in graph.names.items()
-        if not names.isdisjoint(HIGH_LEVEL_OPS)
-        for op, name in graph.ops[symbol]
-        if name in HIGH_LEVEL_OPS
-        for result in op.results
-    )
+    with context():
+        # Only these primitives make values of such types from others.  The module is read as it is,
+        # since an analysis would trace custom rules.
+        return any(
+            is_high(aval_of(result.type))
+            for function in functions(program.module_as_is).values()
+            for op in body_of(function).operations
+            if op.operation.name in HIGH_LEVEL_OPS
+            for result in op.results
+        )
 
 
 @collector_paused
