@@ -199,14 +199,10 @@ def level_pipeline(level: int, without: Collection[str] = ()) -> str:
             # The prefix makes all names look alike.
             short = {n.removeprefix("jaxpr-"): n for n in names}
             meant = nearest(str(name).removeprefix("jaxpr-"), short)
-            raise PipelineError(
-                f"'{name}' is not a pass of an optimization level; "
-                + (
-                    f"did you mean '{short[meant]}'?"
-                    if meant
-                    else f"those that can be left out are {', '.join(sorted(names))}"
-                )
-            )
+            hint = f"those that can be left out are {', '.join(sorted(names))}"
+            if meant:
+                hint = f"did you mean '{short[meant]}'?"
+            raise PipelineError(f"'{name}' is not a pass of an optimization level; {hint}")
     return ",".join(name for name in LEVELS[level] if name not in without)
 
 

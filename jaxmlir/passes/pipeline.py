@@ -392,13 +392,9 @@ class _Resolver(NamedTuple):
     def _cxx(self, leaf: _PassElement, anchors: tuple[str, ...]) -> _CxxPass:
         if not cxx.exists(leaf.name):
             meant = self.suggest(leaf.name)
-            hint = (
-                f"did you mean '{meant}'?"
-                if meant
-                else (
-                    "see jaxmlir-opt --list-passes; --load imports the module of a pass of your own"
-                )
-            )
+            hint = "see jaxmlir-opt --list-passes; --load imports the module of a pass of your own"
+            if meant:
+                hint = f"did you mean '{meant}'?"
             if re.fullmatch(r"O\d", leaf.name):
                 hint = _level_hint(leaf.name[1])
             raise PipelineError(f"unknown pass '{leaf.name}'; {hint}")

@@ -12,9 +12,9 @@ from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.analysis.liveness import FunctionVariant, Mask, liveness_of
 from jaxmlir.caching import setting
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import reachable
+from jaxmlir.dialect.builder import named_ops, reachable
 from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL_OPS
-from jaxmlir.dialect.ir import body_of, context, functions, scope
+from jaxmlir.dialect.ir import context, functions, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import TransformError, deep_calls_as
@@ -256,8 +256,8 @@ def _has_high_types(program: Module, signature: Any) -> bool:
         return any(
             is_high(aval_of(result.type))
             for function in functions(program.module_as_is).values()
-            for op in body_of(function).operations
-            if op.operation.name in HIGH_LEVEL_OPS
+            for op, name in named_ops(function)
+            if name in HIGH_LEVEL_OPS
             for result in op.results
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 
@@ -215,86 +214,6 @@ def test_residuals_of_a_high_level_primitive_may_have_a_structure():
     program = jaxmlir.trace(lambda x, y: jnp.sin(Product(jax.typeof(x))(x, y)))(2.0, 0.5)
     slope = jnp.cos(jnp.float32(1.0))
     same(program.grad((0, 1))(2.0, 0.5), (3 * slope * 0.5, 5 * slope * 2.0))
-
-
-@compat
-@pytest.mark.skipif(jax_version() < (0, 12), reason="its high-level types have other methods")
-@pytest.mark.parametrize("optimize", [None, 2])
-def test_values_of_high_level_types(optimize):
-    class Quantized:
-        def __init__(self, integers, scale):
-            self.integers, self.scale = integers, scale
-
-    @dataclasses.dataclass(frozen=True)
-    class Type(hijax.HiType):
-        size: int
-
-        def lo_ty(self):
-            return [jax.core.ShapedArray((self.size,), jnp.dtype("int8")), jax.typeof(1.0)]
-
-        def lower_val(self, value):
-            return [value.integers, value.scale]
-
-        def raise_val(self, integers, scale):
-            return Quantized(integers, scale)
-
-        def to_tangent_aval(self):
-            return jax.core.ShapedArray((self.size,), jnp.dtype("float32"))
-
-        to_ct_aval = to_tangent_aval
-
-    hijax.register_hitype(Quantized, lambda value: Type(value.integers.size))
-
-    class Quantize(hijax.HiPrim):
-        def __init__(self, aval):
-            self.in_avals, self.out_aval, self.params = (aval,), Type(aval.size), {}
-            super().__init__()
-
-        def expand(self, x):
-            scale = jnp.max(jnp.abs(x)) / 127
-            return Quantized(jnp.round(x / scale).astype(jnp.int8), scale)
-
-        def vjp_fwd(self, nonzero, x):
-            return self(x), ()
-
-        def vjp_bwd_retval(self, residuals, ct):
-            return (3 * ct,)
-
-    class Dequantize(hijax.HiPrim):
-        def __init__(self, kind):
-            aval = jax.core.ShapedArray((kind.size,), jnp.dtype("float32"))
-            self.in_avals, self.out_aval, self.params = (kind,), aval, {}
-            super().__init__()
-
-        def expand(self, value):
-            return value.integers.astype(jnp.float32) * value.scale
-
-        def vjp_fwd(self, nonzero, value):
-            return self(value), ()
-
-        def vjp_bwd_retval(self, residuals, ct):
-            return (5 * ct,)
-
-    def inside(x):
-        return jnp.sum(Dequantize(Type(x.size))(Quantize(jax.typeof(x))(x)) ** 2)
-
-    def argument(value):
-        return jnp.sin(Dequantize(Type(3))(value))
-
-    def check(f, x):
-        want = jax.jit(f)(x)
-        program = jaxmlir.trace(f)(x)
-        program = program if optimize is None else program.optimize(optimize)
-        same(program(x), want)
-        same(jax.jit(lambda x: program(x))(x), want)
-        same(program.lower().compile()(x), want)
-        same(jaxmlir.jit(f, optimize=optimize or 1)(x), want)
-        return program
-
-    x = jnp.array([1.0, -2.0, 3.0])
-    check(argument, Quantized(jnp.array([1, 2, 3], jnp.int8), jnp.float32(0.5)))
-    gradient = check(inside, x).grad()
-    same(gradient(x), jax.jit(jax.grad(inside))(x))
 
 
 @compat

@@ -4,16 +4,18 @@ Each program is traced with and without JAX's flags; derivatives are compared wi
 """
 
 import contextlib
+import dataclasses
 import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from comparing import reread
+from comparing import reread, same
 from hypothesis import given
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
+from jax.experimental import hijax
 from jax.extend.core import jaxpr_as_fun
 from random_programs import budget, reverse_programs, run
 from round_trip import through_artifact
@@ -492,3 +494,82 @@ def test_effects_of_the_function_and_of_its_rules(capsys):
     assert ("call_hi_primitive" in program.as_text()) == (jax_version() < (0, 11))
     assert printed(jax.jit(program)) == printed(jax.jit(make()))
     assert printed(jax.jit(jax.grad(program))) == printed(jax.jit(jax.grad(make())))
+
+
+@pytest.mark.skipif(jax_version() < (0, 12), reason="its high-level types have other methods")
+@pytest.mark.parametrize("optimize", [None, 2])
+def test_values_of_high_level_types(optimize):
+    class Quantized:
+        def __init__(self, integers, scale):
+            self.integers, self.scale = integers, scale
+
+    @dataclasses.dataclass(frozen=True)
+    class Type(hijax.HiType):
+        size: int
+
+        def lo_ty(self):
+            return [jax.core.ShapedArray((self.size,), jnp.dtype("int8")), jax.typeof(1.0)]
+
+        def lower_val(self, value):
+            return [value.integers, value.scale]
+
+        def raise_val(self, integers, scale):
+            return Quantized(integers, scale)
+
+        def to_tangent_aval(self):
+            return jax.core.ShapedArray((self.size,), jnp.dtype("float32"))
+
+        to_ct_aval = to_tangent_aval
+
+    hijax.register_hitype(Quantized, lambda value: Type(value.integers.size))
+
+    class Quantize(hijax.HiPrim):
+        def __init__(self, aval):
+            self.in_avals, self.out_aval, self.params = (aval,), Type(aval.size), {}
+            super().__init__()
+
+        def expand(self, x):
+            scale = jnp.max(jnp.abs(x)) / 127
+            return Quantized(jnp.round(x / scale).astype(jnp.int8), scale)
+
+        def vjp_fwd(self, nonzero, x):
+            return self(x), ()
+
+        def vjp_bwd_retval(self, residuals, ct):
+            return (3 * ct,)
+
+    class Dequantize(hijax.HiPrim):
+        def __init__(self, kind):
+            aval = jax.core.ShapedArray((kind.size,), jnp.dtype("float32"))
+            self.in_avals, self.out_aval, self.params = (kind,), aval, {}
+            super().__init__()
+
+        def expand(self, value):
+            return value.integers.astype(jnp.float32) * value.scale
+
+        def vjp_fwd(self, nonzero, value):
+            return self(value), ()
+
+        def vjp_bwd_retval(self, residuals, ct):
+            return (5 * ct,)
+
+    def inside(x):
+        return jnp.sum(Dequantize(Type(x.size))(Quantize(jax.typeof(x))(x)) ** 2)
+
+    def argument(value):
+        return jnp.sin(Dequantize(Type(3))(value))
+
+    def check(f, x):
+        want = jax.jit(f)(x)
+        program = jaxmlir.trace(f)(x)
+        program = program if optimize is None else program.optimize(optimize)
+        same(program(x), want)
+        same(jax.jit(lambda x: program(x))(x), want)
+        same(program.lower().compile()(x), want)
+        same(jaxmlir.jit(f, optimize=optimize or 1)(x), want)
+        return program
+
+    x = jnp.array([1.0, -2.0, 3.0])
+    check(argument, Quantized(jnp.array([1, 2, 3], jnp.int8), jnp.float32(0.5)))
+    gradient = check(inside, x).grad()
+    same(gradient(x), jax.jit(jax.grad(inside))(x))
