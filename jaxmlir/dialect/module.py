@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import reprlib
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -40,7 +41,7 @@ from jaxmlir.errors import (
     nearest,
 )
 from jaxmlir.support.lazy import analysis, forget_analyses
-from jaxmlir.targets import Target, default_target
+from jaxmlir.targets import Target, default_target, target
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -60,6 +61,9 @@ def _flat_arguments(n: int) -> Any:
 @functools.lru_cache(1024)
 def _flat_results(n: int) -> Any:
     return jax.tree.structure(0 if n == 1 else (0,) * n)
+
+
+_ASSIGNABLE = ("module", "target")
 
 
 class Module:
@@ -113,9 +117,16 @@ class Module:
 
     def __dir__(self) -> list[str]:
         """The names that users may rely on, without those that only jaxmlir itself uses."""
-        internal = (getattr(cls, "_internal", ()) for cls in type(self).__mro__)
-        names = {*super().__dir__()}.difference(*internal)
+        names = {*super().__dir__()} - _internal_names(type(self))
         return sorted(name for name in names if name.startswith("__") or not name.startswith("_"))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name.startswith("_") or name in _ASSIGNABLE or name in _internal_names(type(self))):
+            can = " and ".join(_ASSIGNABLE)
+            raise AttributeError(
+                f"the attribute {name!r} of a {type(self).__name__} cannot be assigned, only {can}"
+            )
+        object.__setattr__(self, name, value)
 
     def new_rule_tracing(self, *imported: Any) -> Any:
         """The tracer of this module's custom derivative rules.  For an imported module, it is given
@@ -141,6 +152,8 @@ class Module:
 
     @module.setter
     def module(self, module: ir.Module) -> None:
+        if not isinstance(module, ir.Module):
+            raise ArgumentError(f"module: expected an MLIR module, got {reprlib.repr(module)}")
         self._module = module
         self.rule_tracing.forget()
 
@@ -242,13 +255,16 @@ class Module:
 
     @property
     def target(self) -> Target:
-        """The target that passes compile for: the one that was set, or else JAX's default
-        device."""
-        return default_target() if self._target is None else self._target
+        """The target that passes assume the program is compiled for: the one that was given, or
+        else JAX's default device."""
+        return self._default_target() if self._target is None else self._target
 
     @target.setter
-    def target(self, target: Target) -> None:
-        self._target = target
+    def target(self, value: str | Target) -> None:
+        self._target = target(value)
+
+    def _default_target(self) -> Target:
+        return default_target()
 
     # -- text --
 
@@ -415,6 +431,12 @@ class Module:
         """A context in which JAX keeps the types of arguments and results, even those of 64
         bits."""
         return widths_of((*self.in_avals, *self.out_avals))
+
+
+@functools.cache
+def _internal_names(cls: type[Module]) -> frozenset[str]:
+    """The attributes that a class and its bases have for the rest of jaxmlir."""
+    return frozenset().union(*(getattr(base, "_internal", ()) for base in cls.__mro__))
 
 
 def check_program(program: Any) -> None:

@@ -370,17 +370,8 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
 
     # -- targets --
 
-    @property
-    def target(self) -> Target:
-        """The target that passes assume the program is compiled for: the one that was given, or
-        else JAX's default device."""
-        if self._target is not None:
-            return self._target
-        return self.recipe.target if self.recipe is not None else targets.default_target()
-
-    @target.setter
-    def target(self, target: Target) -> None:
-        self._target = target
+    def _default_target(self) -> Target:
+        return super()._default_target() if self.recipe is None else self.recipe.target
 
     @analysis
     def _forms(self) -> dict[Any, Any]:

@@ -19,6 +19,7 @@ from comparing import reread, same
 from jax import export, lax
 
 import jaxmlir
+from jaxmlir import targets
 from jaxmlir.dialect.ir import file_line_col, func, parse_module
 from jaxmlir.errors import ArgumentError, ArtifactError, JaxmlirError, ParseError, VerificationError
 from tools.conformance_steps import canonical
@@ -125,6 +126,26 @@ def test_run_passes_leaves_the_program_as_it_is():
     legalized = program.run_passes("jaxpr-verify, jaxpr-legalize-to-stablehlo, canonicalize")
     assert "stablehlo.sqrt" in str(legalized) and "jaxpr.sqrt" not in str(legalized)
     assert str(program) == before
+
+
+@pytest.mark.parametrize("name", ["name", "nmae", "grad", "in_tree", "targett"])
+def test_only_some_attributes_can_be_assigned(name):
+    program = jaxmlir.trace(jnp.sin)(1.0)
+    message = f"the attribute '{name}' of a Program cannot be assigned, only module and target"
+    with pytest.raises(AttributeError, match=message):
+        setattr(program, name, "x")
+    assert program.name == "sin"
+
+
+def test_what_is_assigned_is_checked():
+    program = jaxmlir.trace(jnp.sin)(1.0)
+    program.target = "cuda:h100"
+    assert program.target == targets.target("cuda:h100")
+    with pytest.raises(ArgumentError, match="no target 'cuda:h101'; did you mean"):
+        program.target = "cuda:h101"
+    with pytest.raises(ArgumentError, match="module: expected an MLIR module, got 'x'"):
+        program.module = "x"
+    assert str(program.target) == "cuda:h100" and program.module is not None
 
 
 def test_clone_is_another_module():
