@@ -266,7 +266,7 @@ def _dialects() -> str:
 
 def _pipeline(arguments: CommandLine) -> Pipeline:
     """The pipeline of the command line: ``--pass-pipeline``, or the pass flags in their order."""
-    from jaxmlir.passes import parse_pipeline, pass_exists
+    from jaxmlir.passes import Pipeline, parse_pipeline, pass_exists
 
     for flag in ("mlir-print-ir-before", "mlir-print-ir-after"):
         for name in sorted(arguments.names(flag)):
@@ -279,12 +279,12 @@ def _pipeline(arguments: CommandLine) -> Pipeline:
         raise UsageError("--disable-pass leaves passes out of a level: give -O1 or -O2, too")
     if text is None:
         without = arguments.names("disable-pass")
-        elements = (_element(name, options, without) for name, options in arguments.unknown)
-        text = ",".join(filter(None, elements))
-    elif arguments.unknown:
+        named = (_named(name, options, without) for name, options in arguments.unknown)
+        return Pipeline(tuple(p for pipeline in named for p in pipeline.passes))
+    if arguments.unknown:
         name, _ = arguments.unknown[0]
         raise UsageError(f"--pass-pipeline cannot be used with individual passes, here --{name}")
-    elif not text.strip().startswith("builtin.module("):
+    if not text.strip().startswith("builtin.module("):
         raise UsageError(
             "expected pass pipeline to be wrapped with the anchor operation type, e.g. "
             f"'builtin.module({text.strip()})'"
@@ -292,11 +292,12 @@ def _pipeline(arguments: CommandLine) -> Pipeline:
     return parse_pipeline(text)
 
 
-def _element(name: str, options: str | None, without: frozenset[str]) -> str:
-    from jaxmlir.passes import level_pipeline, pass_exists
+def _named(name: str, options: str | None, without: frozenset[str]) -> Pipeline:
+    """The pipeline of a flag that names a level or a pass."""
+    from jaxmlir.passes import level_pipeline, parse_pipeline, pass_exists
 
     if re.fullmatch(r"O\d", name) and options is None:
-        return level_pipeline(int(name[1]), without)
+        return parse_pipeline(level_pipeline(int(name[1]), without)).as_level()
     if re.fullmatch(r"O\d?", name):
         suffix = "" if options is None else f"={options}"
         raise UsageError(f"expected -O0, -O1 or -O2, got -{name}{suffix}")
@@ -304,7 +305,7 @@ def _element(name: str, options: str | None, without: frozenset[str]) -> str:
         if reason := (REFUSED | NOT_APPLICABLE).get(name):
             raise UsageError(f"--{name} of mlir-opt is not supported: {reason}")
         raise command_line.unknown_flag(name, [*(flag.name for flag in FLAGS), *_pass_names()])
-    return f"{name}{{{options}}}" if options else name
+    return parse_pipeline(f"{name}{{{options}}}" if options else name)
 
 
 class _Driver:

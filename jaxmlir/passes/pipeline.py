@@ -170,10 +170,15 @@ class _CxxPass(NamedTuple):
 
 class _LatePass(NamedTuple):
     """A pass of an optimization level with default options.  It is imported when a program for one
-    of its platforms has an op that it needs."""
+    of its platforms has an op that it needs.
+
+    Attributes:
+      is_named: somebody named the pass itself, not the level.
+    """
 
     name: str
     find: Callable[[str], type[Pass] | None]
+    is_named: bool = True
     is_cxx = False
 
     def __str__(self) -> str:
@@ -185,8 +190,9 @@ class _LatePass(NamedTuple):
         return cls.with_defaults()
 
     def is_due(self, program: Module, instrumentation: Instrumentation) -> bool:
-        """Whether the pass may have something to do, or is observed even if it has not."""
-        if instrumentation.observes or instrumentation.remarks is not None:
+        """Whether the pass may have something to do or to say, or is observed even if it has
+        not."""
+        if instrumentation.observes or (self.is_named and instrumentation.remarks is not None):
             return True
         platforms, needed = COMPILERS.get(self.name), NEEDED_OPS.get(self.name)
         if platforms is not None and program.target.platform not in platforms:
@@ -211,6 +217,12 @@ class Pipeline:
         """Whether all passes are of the optimization levels, with default options."""
         return all(isinstance(p, _LatePass) for p in self.passes)
 
+    def as_level(self) -> Pipeline:
+        """The pipeline as that of a level, which has passes for all platforms: no remark lists the
+        passes that are for other platforms."""
+        late = (p._replace(is_named=False) if isinstance(p, _LatePass) else p for p in self.passes)
+        return Pipeline(tuple(late))
+
     @collector_paused
     def run(self, program: Module, instrumentation: Instrumentation | None = None) -> None:
         """Runs the passes on ``program`` in place.
@@ -225,11 +237,13 @@ class Pipeline:
             for step in self.steps(instrumentation):
                 for p in step:
                     begin(p.name)
+                is_named = True
                 if isinstance(step[0], _LatePass):
                     if not step[0].is_due(program, instrumentation):
                         continue
+                    is_named = step[0].is_named
                     step = (step[0].found(),)
-                if _is_for(step[0], program, instrumentation):
+                if _is_for(step[0], program, instrumentation, is_named):
                     verified = _run_step(step, program, instrumentation, verified)
 
     def steps(self, instrumentation: Instrumentation) -> Iterable[tuple[Any, ...]]:
@@ -245,16 +259,21 @@ class Pipeline:
             yield group
 
 
-def _is_for(p: Pass | _CxxPass, program: Module, instrumentation: Instrumentation) -> bool:
-    """Whether a pass is for the target of the program; a remark says why if it is not."""
+def _is_for(
+    p: Pass | _CxxPass, program: Module, instrumentation: Instrumentation, is_named: bool
+) -> bool:
+    """Whether a pass is for the target of the program; a remark says why if it is not, unless the
+    pass is one of a level, for another platform."""
     if not isinstance(p, Pass) or not (p.compilers or not p.partitioned):
         return True
-    target, reason = program.target, ""
+    target = program.target
     if p.compilers and target.platform not in p.compilers:
+        if not is_named:
+            return False
         reason = f"the pass is for {', '.join(p.compilers)}"
     elif not p.partitioned and target.devices > 1:
         reason = "the pass is for one device"
-    if not reason:
+    else:
         return True
     with instrumentation.listen(p.name, program):
         if remarks_wanted():

@@ -195,7 +195,7 @@ def stages_of(
         # The memory is measured, as `Program.remat` does by default.
         within = f"jaxpr-inline,jaxpr-remat{{memory-budget={memory_budget} measure=true}}"
         storage = ",".join(filter(None, (within, storage)))
-    return parse_pipeline(structure), parse_pipeline(storage)
+    return parse_pipeline(structure).as_level(), parse_pipeline(storage).as_level()
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])

@@ -200,10 +200,13 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
           PipelineError: the pipeline is malformed, or names a pass that does not exist.
           PassError: a pass failed, or left an invalid module.
         """
+        from jaxmlir.passes import parse_pipeline
+
         named_target = None if target is None else targets.target(target)
         options: Any = {"verify_each": verify_each, "hold_rules": False}
         program = self if named_target is None else self.version(named_target)
-        result = program._after_passes(pipeline, remarks, target=named_target, **options)
+        passes = parse_pipeline(pipeline)
+        result = program._after_passes(passes, remarks, target=named_target, **options)
         # Rules traced later would lack what the passes have done to custom rules.
         result.rule_tracing.forget()
         if named_target is None and self.recipe is not None:
@@ -215,7 +218,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
     @collector_paused
     def _after_passes(
         self,
-        pipeline: str,
+        pipeline: Pipeline,
         remarks: Callable[[Diagnostic], None] | None,
         *,
         target: Target | None = None,
@@ -224,7 +227,6 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         hold_rules: bool = True,
     ) -> Program:
         """The program after a pipeline, for a target; passes assume the default if it has none."""
-        from jaxmlir.passes import parse_pipeline
         from jaxmlir.passes.kept import run_kept
         from jaxmlir.passes.remarks import check_sink
 
@@ -232,10 +234,9 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         result = self.clone(hold_rules=hold_rules)
         own_target = target or self._target
         result._target = own_target or default or (self.recipe and self.recipe.target)
-        passes = parse_pipeline(pipeline)
-        if pipeline:
+        if pipeline.passes:
             with result.rule_tracing.holding():
-                run_kept(passes, result, remarks, verify_each=verify_each)
+                run_kept(pipeline, result, remarks, verify_each=verify_each)
                 result.changed()
         result._target = own_target
         return result
@@ -267,9 +268,9 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
           ArgumentError: there is no such target.
           PipelineError: there is no such level or pass.
         """
-        from jaxmlir.passes import level_pipeline
+        from jaxmlir.passes import level_pipeline, parse_pipeline
 
-        pipeline = level_pipeline(level, without)
+        pipeline = parse_pipeline(level_pipeline(level, without)).as_level()
         named_target = None if target is None else targets.target(target)
         program = self if named_target is None else self.version(named_target)
         recipe = self.recipe
@@ -315,11 +316,13 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
           ArgumentError: the budget is neither a fraction nor bytes, or ``measure`` no boolean.
         """
         budget = None if memory_budget is None else check_budget(memory_budget)
+        from jaxmlir.passes import parse_pipeline
+
         # The user asked for rematerialization, whatever it costs in compile time.
         option = "calls=inf"
         if memory_budget is not None:
             option = f"memory-budget={budget} measure={measure}".lower()
-        pipeline = f"jaxpr-inline,jaxpr-remat{{{option}}}"
+        pipeline = parse_pipeline(f"jaxpr-inline,jaxpr-remat{{{option}}}")
         # With rules held, looking at the result would make it again, and compile it again.
         compiles = measure and memory_budget is not None
         return self._after_passes(pipeline, remarks, hold_rules=not compiles)

@@ -140,7 +140,9 @@ def _marks(op: Any, name: str) -> Iterator[tuple[Any, ...]]:
 def pipeline_of(passes: str) -> Pipeline:
     """The pipeline that a text describes, which may be a level: ``"-O2"``."""
     level = re.fullmatch(r"\s*-?O(\d+)\s*", passes) if isinstance(passes, str) else None
-    return parse_pipeline(level_pipeline(int(level[1])) if level else passes)
+    if level is None:
+        return parse_pipeline(passes)
+    return parse_pipeline(level_pipeline(int(level[1]))).as_level()
 
 
 def run(program: Module, passes: str, tables: Tables) -> list[PassStage]:

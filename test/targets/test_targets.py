@@ -169,6 +169,16 @@ def test_passes_for_one_compiler_are_skipped_for_others():
     assert said == [f"[{name}] {note}" for name in CPU_ONLY]
 
 
+@pytest.mark.parametrize("name", ["cpu", "cuda:h100", "tpu:v5e"])
+def test_the_passes_of_a_level_for_other_compilers_are_not_listed(name):
+    said = []
+    # Two ops that passes for CPUs and for TPUs need.
+    program = jaxmlir.trace(lambda x: jnp.tan(x) + jnp.isfinite(x))(X)
+    program.optimize(2, target=name, remarks=lambda remark: said.append(remark.message))
+    jaxmlir.jit(waves, optimize=2, target=name, remarks=lambda r: said.append(r.message)).lower(X)
+    assert not [message for message in said if "skipped" in message]
+
+
 def test_a_pass_of_ones_own_gets_the_target():
     class SeesTarget(Pass):
         """Records the target that it runs for."""
