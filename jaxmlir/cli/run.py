@@ -142,11 +142,10 @@ def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:
     """The results, in the pytree that the module describes; a usage error if XLA fails."""
     import jax
 
-    from jaxmlir.program.specialize import is_symbolic
     from jaxmlir.runtime import program_primitive
     from jaxmlir.runtime.placement import default_mesh, mesh_wanted
 
-    if any(map(is_symbolic, program.in_avals)):
+    if program.is_symbolic:
         args, kwargs = jax.tree.unflatten(program.in_tree, values)
         program = program.specialize(*args, **kwargs)
 

@@ -15,7 +15,6 @@ from jaxmlir.debug.steps import Place, Range, check, comparable, host, is_inexac
 from jaxmlir.errors import ArgumentError
 from jaxmlir.interpret.interpreter import Hook, Interpreter, Step
 from jaxmlir.program.arguments import check_tree
-from jaxmlir.program.specialize import is_symbolic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,7 +144,7 @@ def _evaluate(
 ) -> list[Any]:
     """The flat results of one of the programs."""
     leaves = check_tree(program, args, kwargs)
-    if any(map(is_symbolic, program.in_avals)):
+    if program.is_symbolic:
         program = program.specialize(*args, **kwargs)
     on_device = contextlib.nullcontext() if device is None else jax.default_device(device)
     with on_device:

@@ -13,7 +13,6 @@ from jax.sharding import SingleDeviceSharding
 from jaxmlir.errors import ArgumentError
 from jaxmlir.program import arguments
 from jaxmlir.program.program import Program
-from jaxmlir.program.specialize import is_symbolic
 from jaxmlir.support.options import in_units
 from jaxmlir.targets import Target, compilers, hlo
 from jaxmlir.targets import target as target_named
@@ -101,7 +100,7 @@ def aot(
         raise ArgumentError(f"aot: expected a program or a function, got {function!r}")
     if isinstance(function, Program) and not (args or kwargs):
         args, kwargs = arguments.abstract(function)
-        if any(map(is_symbolic, function.in_avals)):
+        if function.is_symbolic:
             raise ArgumentError(
                 f"aot: {function!r} has symbolic shapes; give arguments of the sizes to compile for"
             )

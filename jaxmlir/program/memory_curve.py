@@ -13,7 +13,6 @@ import jax
 
 from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.errors import ArgumentError
-from jaxmlir.program.specialize import is_symbolic
 from jaxmlir.support.options import check_budget, in_units, integer
 from jaxmlir.support.progress import progress
 
@@ -116,7 +115,7 @@ def memory_curve(
     if (integer(repetitions) or 0) < 1:
         raise ArgumentError(f"repetitions: expected a positive integer, got {repetitions!r}")
     # Check the arguments before anything slow.
-    if any(map(is_symbolic, program.in_avals)):
+    if program.is_symbolic:
         program = program.specialize(*args, **kwargs)
     program.flat_arguments(args, kwargs)
     if effects := call_signature(program, program.name).effects:

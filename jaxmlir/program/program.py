@@ -80,8 +80,8 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
     """
 
     _internal = frozenset(
-        """callee derived flat_arguments forget_calls placement plans recipe stubs version versions
-        when_lowered""".split()
+        """callee derived flat_arguments forget_calls is_symbolic placement plans recipe stubs
+        version versions when_lowered""".split()
     )
 
     # Not in the state: JAX keeps the state alive as long as the function `_jitted` lives, so the
@@ -696,7 +696,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         """
         from jaxmlir.interpret.interpreter import Interpreter
 
-        if any(map(specialization.is_symbolic, self.in_avals)):
+        if self.is_symbolic:
             return self.specialize(*args, **kwargs).eval(*args, hooks=hooks, **kwargs)
         flat = self.flat_arguments(args, kwargs)
         results = Interpreter(self, hooks).run(self.name, list(map(arguments.as_array, flat)))
@@ -719,6 +719,11 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
           ArgumentError: they have another pytree, shape or dtype.
         """
         return arguments.flatten(self, args, kwargs)
+
+    @analysis
+    def is_symbolic(self) -> bool:
+        """Whether an argument has a dimension that is not a number."""
+        return any(map(specialization.is_symbolic, self.in_avals))
 
     def specialize(self, *args: Any, **kwargs: Any) -> Program:
         """A program with symbolic shapes, specialized to the shapes of some arguments.

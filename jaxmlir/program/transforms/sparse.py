@@ -388,11 +388,10 @@ def jacobian(fun: Callable[..., Any], *args: Any, argnums: int | Sequence[int] =
       ArgumentError, TransformError, PatternTooDense: as for :meth:`Program.sparse_jacobian`.
     """
     from jaxmlir.program.program import Program
-    from jaxmlir.program.specialize import is_symbolic
     from jaxmlir.program.staging import trace
 
     program = fun if isinstance(fun, Program) else trace(fun)(*args)
-    if any(map(is_symbolic, program.in_avals)):
+    if program.is_symbolic:
         program = program.specialize(*args)
     pattern = program.jacobian_sparsity(argnums)
     coloring = pattern.coloring(_mode(program, "auto"))
