@@ -15,7 +15,7 @@ from jaxlib.mlir import ir
 
 from jaxmlir.dialect.ir import inner_ops, module_text
 from jaxmlir.passes import cxx
-from jaxmlir.passes.remarks import Sink, listening
+from jaxmlir.passes.remarks import Sink, check_sink, listening
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -155,6 +155,9 @@ class Instrumentation:
     last: dict[str, str] = field(default_factory=dict, compare=False)
     """The running pass, as a pipeline spells it, and the IR before it."""
     _dumped: list[Path] = field(default_factory=list, compare=False)
+
+    def __post_init__(self) -> None:
+        check_sink(self.remarks)
 
     @property
     def observes(self) -> bool:

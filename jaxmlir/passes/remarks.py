@@ -53,7 +53,6 @@ def check_sink(sink: Any) -> None:
 @contextlib.contextmanager
 def listening(sink: Sink | None, pass_name: str, program: Module) -> Iterator[None]:
     """Passes the remarks made within the block, as those of ``pass_name``, to ``sink``."""
-    check_sink(sink)
     # An isinstance check with a protocol takes longer than many a pass: skip it for None.
     if sink is not None and isinstance(sink, OpSink):
         sink.about(program)

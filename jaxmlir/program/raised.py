@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -14,9 +13,9 @@ from jaxmlir.dialect.bytecode import read, to_text
 from jaxmlir.dialect.ir import bytecode, ir, parse_module
 from jaxmlir.errors import ArgumentError, ImportingError, ParseError
 from jaxmlir.passes import Instrumentation, parse_pipeline
-from jaxmlir.passes.remarks import Sink, listening
+from jaxmlir.passes.remarks import Sink, check_sink, listening
 from jaxmlir.program.program import Program
-from jaxmlir.program.staging import is_path
+from jaxmlir.program.staging import is_path, received
 from jaxmlir.raising.lost_rules import remark_lost_rules
 from jaxmlir.raising.raising import raise_exported, raise_module
 from jaxmlir.support.lazy import collector_paused
@@ -46,6 +45,7 @@ def from_stablehlo(
       ImportingError: an op or type has no counterpart in the dialect; names the op and its place.
       VerificationError: an op is not one that JAX could run.
     """
+    check_sink(remarks)
     if isinstance(source, (bytes, bytearray, memoryview)):
         source = to_text(bytes(source))
     if isinstance(source, str) and not is_path(source):
@@ -53,30 +53,13 @@ def from_stablehlo(
     elif isinstance(source, ir.Module):
         module = read(bytecode(source.operation))
     else:
-        raise ArgumentError(f"expected the text, bytes or module of StableHLO, {_received(source)}")
+        got = received(source, "read_bytes")
+        raise ArgumentError(f"expected the text, bytes or module of StableHLO, {got}")
     try:
         importer = raise_module(module, _of_import)
     except ImportingError as e:
         raise ImportingError([d.placed(filename) for d in e.diagnostics]) from e.__cause__
     return _program(importer, filename, remarks)
-
-
-def _received(source: Any) -> str:
-    """What came instead of a module, and what to do with it."""
-    from jax.export import Exported
-
-    if isinstance(source, str) and is_path(source):
-        return f"got the path {source!r}; pass pathlib.Path({source!r}).read_bytes()"
-    hint = ""
-    if isinstance(source, os.PathLike):
-        hint = "; pass its read_bytes()"
-    elif isinstance(source, Exported):
-        hint = "; jaxmlir.from_exported takes it"
-    elif isinstance(source, jax.stages.Lowered):
-        hint = "; jaxmlir.from_stablehlo takes its as_text()"
-    elif callable(source):
-        hint = "; jaxmlir.trace(f)(*args) makes a program of a function"
-    return f"got {type(source).__name__}{hint}"
 
 
 @collector_paused
@@ -103,6 +86,7 @@ def from_exported(
     """
     from jax import export
 
+    check_sink(remarks)
     trusted = isinstance(exported, export.Exported)
     if isinstance(exported, (bytes, bytearray, memoryview)):
         try:
@@ -113,9 +97,8 @@ def from_exported(
             message = f"these bytes are not an exported function: {type(e).__name__}: {e}"
             raise ParseError(message) from None
     if not isinstance(exported, export.Exported):
-        raise ArgumentError(
-            f"expected a jax.export.Exported, or the bytes of one, {_received(exported)}"
-        )
+        got = received(exported, "read_bytes")
+        raise ArgumentError(f"expected a jax.export.Exported, or the bytes of one, {got}")
     if args or kwargs:
         refined = refined_module(exported, args, kwargs)
         importer = raise_exported(read(refined), exported, _of_import, refined=True)

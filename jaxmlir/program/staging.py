@@ -134,18 +134,8 @@ def parse(
       ParseError: the text is not MLIR.
       VerificationError: it is not a valid program.
     """
-    if not isinstance(text, str):
-        hint = ""
-        if isinstance(text, os.PathLike):
-            hint = "; pass its read_text(), or read an artifact with jaxmlir.load"
-        elif isinstance(text, bytes | bytearray):
-            hint = "; pass its decode(), or read an artifact with jaxmlir.load"
-        raise ArgumentError(f"expected the text of a module, got {type(text).__name__}{hint}")
-    if is_path(text):
-        raise ArgumentError(
-            f"expected the text of a module, got the path {text!r}; pass pathlib.Path({text!r})"
-            ".read_text(), or read an artifact with jaxmlir.load"
-        )
+    if not isinstance(text, str) or is_path(text):
+        raise ArgumentError(f"expected the text of a module, {received(text, 'read_text')}")
     if not isinstance(constants, Mapping | None):
         raise ArgumentError(f"constants: expected arrays by name, got {type(constants).__name__}")
     module = parse_module(text, filename)
@@ -161,6 +151,30 @@ def parse(
 def is_path(text: str) -> bool:
     """Whether what should be the text of a module is the path of a file."""
     return re.fullmatch(r"[^\s(){}<>%@\"]+\.\w+", text) is not None
+
+
+def received(source: Any, read: str) -> str:
+    """What came in place of a module, and what to do with it.
+
+    Args:
+      read: the method of a path that reads such a module.
+    """
+    from jax.export import Exported
+
+    saved, hint = "or read an artifact with jaxmlir.load", ""
+    if isinstance(source, str) and is_path(source):
+        return f"got the path {source!r}; pass pathlib.Path({source!r}).{read}(), {saved}"
+    if isinstance(source, os.PathLike):
+        hint = f"; pass its {read}(), {saved}"
+    elif isinstance(source, bytes | bytearray):
+        hint = f"; pass its decode(), {saved}"
+    elif isinstance(source, Exported):
+        hint = "; jaxmlir.from_exported takes it"
+    elif isinstance(source, jax.stages.Lowered):
+        hint = "; jaxmlir.from_stablehlo takes its as_text()"
+    elif callable(source):
+        hint = "; jaxmlir.trace(f)(*args) makes a program of a function"
+    return f"got {type(source).__name__}{hint}"
 
 
 def load(

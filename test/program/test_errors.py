@@ -39,6 +39,7 @@ from jaxmlir.errors import (
     VerificationError,
 )
 from jaxmlir.interpret import Hook, Interpreter
+from jaxmlir.passes import Instrumentation
 
 TEXT = """\
 func.func private @double(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -364,6 +365,11 @@ def test_of_a_large_pytree_the_paths_that_differ_are_named(change, expected):
     [
         (lambda: jaxmlir.trace(jnp.sum, ONES), r"jaxmlir.trace\(sum\)\(...\)"),
         (lambda: jaxmlir.parse("model.mlir"), r"got the path 'model.mlir'; .*jaxmlir.load"),
+        (lambda: jaxmlir.parse(jax.jit(jnp.sin).lower(1.0)), "from_stablehlo takes its as_text"),
+        (lambda: jaxmlir.parse(b"module {}"), "got bytes; pass its decode()"),
+        (lambda: jaxmlir.from_exported("module {}"), "or the bytes of one, got str"),
+        (lambda: jaxmlir.from_stablehlo("module {}", remarks=3), "expected print .*, got 3"),
+        (lambda: Instrumentation(remarks=3), "remarks: expected print .*, got 3"),
         (lambda: jaxmlir.load(3), "expected a path, bytes or a binary stream .*, got int"),
         (lambda: jaxmlir.load(io.StringIO("")), "opened as text; .* mode 'rb'"),
         (lambda: jaxmlir.trace(jnp.sum)(ONES).save(3), "expected a path or a binary stream"),

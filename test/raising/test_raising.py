@@ -191,7 +191,7 @@ def test_operands_that_an_op_broadcasts_come_back_as_they_were_traced():
         (
             "f.mlir",
             ArgumentError,
-            "the path 'f.mlir'; pass pathlib.Path('f.mlir').read_bytes()",
+            "the path 'f.mlir'; pass pathlib.Path('f.mlir').read_bytes(), or read an artifact",
         ),
         (Path("f.mlir"), ArgumentError, "Path; pass its read_bytes()"),
         (jax.jit(jnp.sin).lower(1.0), ArgumentError, "from_stablehlo takes its as_text()"),
