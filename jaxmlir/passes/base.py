@@ -79,11 +79,16 @@ class Pass:
                 "digits, '_', '.' and '-'"
             )
         # dataclass(slots=True) creates the class again, under the same qualified name.
-        first = Pass.loaded.setdefault(cls.name, cls)
-        if (first.__module__, first.__qualname__) != (cls.__module__, cls.__qualname__):
+        first, this = Pass.loaded.get(cls.name, cls), f"{cls.__module__}.{cls.__qualname__}"
+        other = f"{first.__module__}.{first.__qualname__}"
+        if not cls.__module__.startswith("jaxmlir."):
+            from jaxmlir.passes import cxx
+
+            if cxx.exists(cls.name):
+                other = f"{cls.name} of MLIR, StableHLO or Shardy"
+        if other != this:
             raise PipelineError(
-                f"two passes are named '{cls.name}': {first.__module__}.{first.__qualname__} and "
-                f"{cls.__module__}.{cls.__qualname__}; rename one of them"
+                f"two passes are named '{cls.name}': {other} and {this}; rename one of them"
             )
         Pass.loaded[cls.name] = cls
 
@@ -319,6 +324,8 @@ def _import(name: str, target: str) -> type[Pass]:
     module, _, attribute = target.partition(":")
     try:
         cls = getattr(importlib.import_module(module), attribute)
+    except PipelineError:
+        raise
     except Exception as e:
         raise PipelineError(
             f"pass '{name}' is registered as {target}, which cannot be imported: "

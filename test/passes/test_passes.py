@@ -33,6 +33,7 @@ from jaxmlir.passes import (
     cxx,
     describe_passes,
     descriptions,
+    find_pass,
     list_passes,
     parse_pipeline,
 )
@@ -146,12 +147,39 @@ def test_wrong_pipelines(text, message):
     assert message in str(e.value)
 
 
-def test_two_passes_of_one_name():
-    with pytest.raises(PipelineError, match="two passes are named 'test-sample'"):
+@pytest.mark.parametrize(
+    ("taken", "first"),
+    [
+        ("test-sample", r"[\w.]+\.Sample"),
+        ("jaxpr-dce", r"jaxmlir\.[\w.]+\.Dce"),
+        ("cse", "cse of MLIR, StableHLO or Shardy"),
+    ],
+)
+def test_two_passes_of_one_name(taken, first):
+    find_pass(taken)
+    with pytest.raises(PipelineError, match=f"two passes are named '{taken}': {first} and .*Other"):
 
         @dataclass(frozen=True)
         class Other(Pass):
-            name: ClassVar[str] = "test-sample"
+            name: ClassVar[str] = taken
+
+    assert parse_pipeline(taken).names() == (taken,)
+
+
+def test_a_pass_with_the_name_of_one_that_is_not_imported_yet():
+    code = """
+import jaxmlir
+from jaxmlir.passes import Pass
+class Mine(Pass):
+    name = "jaxpr-dce"
+try:
+    jaxmlir.trace(lambda x: x)(1.0).run_passes("jaxpr-dce")
+except jaxmlir.errors.PipelineError as e:
+    assert str(e).startswith("two passes are named 'jaxpr-dce': __main__.Mine and jaxmlir."), e
+else:
+    raise AssertionError
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_classes_that_are_no_passes(monkeypatch):
