@@ -22,6 +22,7 @@ from jaxmlir.dialect.ir import (
     DIALECT,
     context,
     diagnostic_of,
+    file_line_col,
     inner_ops,
     module_bytecode,
     module_text,
@@ -348,7 +349,7 @@ class _Driver:
         self.timing = Timing() if arguments.on("mlir-timing") else None
         self.statistics = Statistics() if arguments.on("mlir-pass-statistics") else None
         self.report: RemarkReport | None = None
-        self.remarks: list[Diagnostic] = []
+        self.diagnostics: list[Diagnostic] = []
         self.instrumentation = Instrumentation(
             verify_each=arguments.on("verify-each", default=True),
             print_before=arguments.names("mlir-print-ir-before"),
@@ -442,7 +443,7 @@ class _Driver:
         of an artifact, if the piece is its text."""
         output = None
         with _collect_diagnostics(self.filename) as diagnostics:
-            self.remarks = diagnostics
+            self.diagnostics = diagnostics
             if self.report is not None:
                 self.report.clear()
             try:
@@ -559,7 +560,27 @@ class _Driver:
         if self.verifies:
             with self._measure("verifier"):
                 program.verify()
+        if not _has_ops_of_ours(module):
+            self._warn_of_stablehlo(module)
         return program
+
+    def _warn_of_stablehlo(self, module: ir.Module) -> None:
+        """Warns that the passes of a level, if they run, leave a module of StableHLO as it is."""
+        from jaxmlir.dialect.primitives import is_lowered
+        from jaxmlir.passes import LEVELS
+
+        names = {*self.pipeline.names()}
+        if "jaxpr-raise-stablehlo" in names or names.isdisjoint(LEVELS[2]):
+            return
+        with context():
+            op = next((op for op in inner_ops(module) if is_lowered(op.operation.name)), None)
+            if op is not None:
+                message = (
+                    f"'{op.operation.name}' op: the passes of -O1 and -O2 are for ops of the jaxpr "
+                    "dialect; --jaxpr-raise-stablehlo, before them, raises this one"
+                )
+                warning = Diagnostic("warning", message, *file_line_col(op.location))
+                self.diagnostics.append(warning.placed(self.filename))
 
     def _remarks_sink(self) -> Sink | None:
         pattern = self.arguments.get("remarks")
@@ -578,7 +599,7 @@ class _Driver:
         def keep(remark: Diagnostic) -> None:
             name = remark.message.partition("]")[0].removeprefix("[")
             if regex.search(name):
-                self.remarks.append(remark.placed(self.filename))
+                self.diagnostics.append(remark.placed(self.filename))
 
         return keep
 

@@ -140,6 +140,11 @@ def op_name(primitive_name: str) -> str:
     return f"jaxpr.{record.name if record else primitive_name}"
 
 
+def is_lowered(op_name: str) -> bool:
+    """Whether an op is one that the dialect is lowered to, and can be raised from."""
+    return op_name.startswith(("stablehlo.", "chlo."))
+
+
 def of_op(op_name: str) -> Any:
     """The primitive of an op ``jaxpr.<name>``.
 
@@ -148,8 +153,9 @@ def of_op(op_name: str) -> Any:
     """
     if is_foreign(op_name):
         hint = "; jaxmlir.from_stablehlo or jaxmlir-translate --stablehlo-to-jaxpr raises it"
-        is_lowered = op_name.startswith(("stablehlo.", "chlo."))
-        raise ExportError(f"expected an op of the jaxpr dialect{hint if is_lowered else ''}")
+        raise ExportError(
+            f"expected an op of the jaxpr dialect{hint if is_lowered(op_name) else ''}"
+        )
     name = op_name.removeprefix("jaxpr.")
     record = ops.OPS.get(name)
     names = record.primitive_names if record else (name,)
