@@ -672,7 +672,7 @@ def test_grad_names_the_argument_or_result_that_has_none():
         return x * n
 
     program = jaxmlir.trace(f)(i32(2), X)
-    with pytest.raises(TransformError, match=r"scalar.*tensor<3xf32>"):
+    with pytest.raises(TransformError, match=r"scalar.*float32\[3\]"):
         program.grad(1)
     with pytest.raises(TransformError, match=r"argument n .*int32.*allow_int"):
         program.grad(0)

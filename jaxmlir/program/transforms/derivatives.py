@@ -194,7 +194,7 @@ def grad(
             f"grad of @{program.name}: expected one scalar as its result, got "
             f"{arguments.structure(value_tree)}{hint}",
         )
-    _check_dtypes(program, chosen, holomorphic, allow_int)
+    _check_types(program, chosen, holomorphic, allow_int)
     result, rules, symbol = start(program, while_loops, checkpoints, reverse=True)
     with scope():
         inputs = list(result.function(symbol).type.inputs)
@@ -240,10 +240,10 @@ def _is_pair(tree: Any) -> bool:
     return node is not None and issubclass(node[0], (tuple, list)) and len(tree.children()) == 2
 
 
-def _check_dtypes(
+def _check_types(
     program: Program, chosen: Sequence[int], holomorphic: bool, allow_int: bool
 ) -> None:
-    """Checks the conditions of ``jax.grad`` on the dtypes of arguments and result."""
+    """Checks the conditions of ``jax.grad`` on the types of arguments and result."""
     kind = jnp.complexfloating if holomorphic else jnp.inexact
     first_of: dict[Any, int] = {}
     for i in chosen:
@@ -263,6 +263,12 @@ def _check_dtypes(
             program,
             f"grad of @{program.name}: the result must have a sub-dtype of {result_kind.__name__}, "
             f"got {dtype}",
+        )
+    if program.out_avals[0].shape:
+        raise at_public(
+            program,
+            f"the gradient of @{program.name}: expected a scalar result, got "
+            f"{program.out_avals[0].str_short()}; jacrev differentiates all its elements",
         )
 
 
