@@ -11,6 +11,7 @@ from test_inverse import Case, check
 import jaxmlir
 from jaxmlir.dialect import primitives
 from jaxmlir.errors import TransformError
+from jaxmlir.transforms.inverses import calls
 
 pytestmark = pytest.mark.compat
 
@@ -603,6 +604,17 @@ def test_a_function_of_the_library_is_known_in_a_batch_along_any_axis(f, axes):
     np.testing.assert_allclose(found, x, rtol=1e-4)
     slopes = jax.vmap(jax.grad(f))(x.ravel())
     np.testing.assert_allclose(log_det, -np.sum(np.log(slopes)), rtol=1e-4, atol=1e-3)
+
+
+def test_a_function_of_the_library_in_nested_batches_is_traced_once_for_each_number_of_batches():
+    batched = jax.nn.elu
+    for axis in (1, 1, 2, 3, 4):
+        batched = jax.vmap(batched, axis, axis)
+    x = np.linspace(-0.9, 0.9, 96, dtype=np.float32).reshape(2, 1, 3, 4, 2, 2)
+    before = calls._traced.cache_info().misses
+    inverse = jaxmlir.trace(batched)(x).inverse()
+    assert calls._traced.cache_info().misses - before <= x.ndim + 1
+    np.testing.assert_allclose(inverse(batched(x)), x, rtol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -130,14 +130,26 @@ def _find_rule(site: Site, symbol: str, name: str) -> Formulas | None:
     if alone is None or alone.names - _MOVEMENTS != names - _MOVEMENTS:
         return None
     # Only a batch along another axis than the first transposes.
-    transposes = "jaxpr.transpose" in names
-    for depth in range(rank + 1):
-        ranks = range(rank - depth + 1, rank + 1)
-        for axes in itertools.product(*(range(n if transposes else 1) for n in ranks)):
-            traced = _traced(name, avals, axes, setting())
-            if traced is not None and traced.structure == own:
-                return _rule_of(name, traced.layout if transposes else None)
+    ops = reached_ops(called, symbol, custom_rules=False)
+    transposes = [op for op, op_name in ops if op_name == "jaxpr.transpose"]
+    permutations = {tuple(codec.decode(op.attributes["permutation"])) for op in transposes}
+    orders = {p for p in permutations if len(p) == rank} or {tuple(range(rank))}
+    for depth, order in itertools.product(range(rank + 1), orders):
+        traced = _traced(name, avals, _batch_axes(order[:depth], rank), setting())
+        if traced is not None and traced.structure == own:
+            return _rule_of(name, traced.layout if transposes else None)
     return None
+
+
+def _batch_axes(first: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """The axes of nested batches, the innermost first, that ``vmap`` makes the ``first`` axes of an
+    array.  It does so with the outermost batch first; an inner one counts the axes that remain."""
+    remaining = list(range(rank))
+    axes = []
+    for axis in first:
+        axes.append(remaining.index(axis))
+        remaining.remove(axis)
+    return tuple(reversed(axes))
 
 
 def _names(called: Any, symbol: str) -> frozenset[str]:
