@@ -32,6 +32,7 @@ from jaxmlir._compat import (
     state_types,
 )
 from jaxmlir.bridge import manual_axes, params
+from jaxmlir.bridge.custom_rules import closures, hijax
 from jaxmlir.bridge.custom_rules.closures import PASSING, note_origins
 from jaxmlir.bridge.custom_rules.pending import PendingRules
 from jaxmlir.dialect import (
@@ -40,6 +41,7 @@ from jaxmlir.dialect import (
     effect_attributes,
     handles,
     locations,
+    ops,
     primitives,
 )
 from jaxmlir.dialect.codec.types import dense
@@ -457,9 +459,6 @@ class _JaxprWriter:
 
     def with_rules(self, eqn: Any, env: dict[Any, ir.Value]) -> Any:
         """An equation with custom rules in JAX's ordinary form, with the values they close over."""
-        # Imported here: few programs have custom rules, and a loaded derivative needs none of this.
-        from jaxmlir.bridge.custom_rules import closures, hijax
-
         if eqn.primitive.name in custom_rule_ops.HIGH_LEVEL:
             eqn = hijax.ordinary(eqn)
         if eqn.primitive.name in custom_rule_ops.PRIMITIVES:
@@ -608,8 +607,6 @@ _FOREIGN = "jaxpr.<another primitive of that name>"
 def _plan(primitive: Any) -> tuple[str, dict[str, Any], Any, bool]:
     """How equations of a primitive are written: op name, default attributes, parameter rewrite, and
     whether constants of jaxprs among the parameters stay constants."""
-    from jaxmlir.dialect import ops
-
     if not primitives.meet(primitive):
         return _FOREIGN, {}, None, True
     record = ops.BY_PRIMITIVE.get(primitive.name)

@@ -26,6 +26,8 @@ import jax
 from jaxmlir._compat import ConfigSnapshot
 from jaxmlir.caching import setting
 from jaxmlir.errors import JaxmlirError, TransformError, deep_calls_as
+from jaxmlir.passes import parse_pipeline
+from jaxmlir.passes.remarks import listener
 from jaxmlir.program import transforms
 from jaxmlir.runtime.differentiation import as_given
 from jaxmlir.support.lazy import collector_paused
@@ -125,7 +127,6 @@ class Versions:
 
     def _make_lowered(self, target: Target) -> Any:
         from jaxmlir.passes.kept import run_kept
-        from jaxmlir.passes.remarks import listener
 
         result = self._program.clone(hold_rules=True)
         result.when_lowered, result._target = None, target
@@ -188,7 +189,7 @@ def stages_of(
 ) -> tuple[Pipeline, Pipeline]:
     """The passes of a level from which derivatives profit, and those that run when a program is
     lowered and decide what is stored, within a budget."""
-    from jaxmlir.passes import level_stages, parse_pipeline
+    from jaxmlir.passes import level_stages
 
     structure, storage = level_stages(level, without)
     if memory_budget is not None:

@@ -24,6 +24,7 @@ import jax
 
 from jaxmlir import targets
 from jaxmlir._compat import core, pe, rule_context, user_function, without_dead_code
+from jaxmlir.bridge.custom_rules.closures import read_by_rules, rules_may_read
 from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError
 from jaxmlir.passes import Pipeline
 from jaxmlir.passes.remarks import Sink, check_sink
@@ -88,8 +89,6 @@ class Stager:
           JaxmlirError: the dialect cannot express it, a pass failed, or it is being differentiated
             and has no derivative.
         """
-        from jaxmlir.bridge.custom_rules.closures import rules_may_read
-
         jaxpr, values = traced.jaxpr, [*traced._consts, *operands]
         if not (keep_unused or rules_may_read(jaxpr)):
             jaxpr, used = without_dead_code(jaxpr)
@@ -163,8 +162,6 @@ def _check_constants(traced: Any) -> None:
 def _check_staged(traced: Any) -> None:
     """Raises an error for a function that takes or returns references, or has a custom rule that
     closes over a tracer."""
-    from jaxmlir.bridge.custom_rules.closures import read_by_rules
-
     jaxpr = traced.jaxpr
     for aval in (*jaxpr.in_avals, *jaxpr.out_avals):
         # JAX inspects the equations that use references.

@@ -24,7 +24,8 @@ from jaxmlir.dialect import custom_calls, locations
 from jaxmlir.dialect.ir import context, func
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError, Diagnostic
-from jaxmlir.passes import Pipeline
+from jaxmlir.passes import parse_pipeline
+from jaxmlir.passes.remarks import check_sink
 from jaxmlir.program import arguments, transforms
 from jaxmlir.program import specialize as specialization
 from jaxmlir.program.arguments import CallProperty, CodeLocation, InstanceProperty
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from jax.stages import Lowered
 
     from jaxmlir.interpret.interpreter import Hook
+    from jaxmlir.passes import Pipeline
     from jaxmlir.program.memory_curve import MemoryCurve
 
 
@@ -200,8 +202,6 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
           PipelineError: the pipeline is malformed, or names a pass that does not exist.
           PassError: a pass failed, or left an invalid module.
         """
-        from jaxmlir.passes import parse_pipeline
-
         named_target = None if target is None else targets.target(target)
         options: Any = {"verify_each": verify_each, "hold_rules": False}
         program = self if named_target is None else self.version(named_target)
@@ -228,7 +228,6 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
     ) -> Program:
         """The program after a pipeline, for a target; passes assume the default if it has none."""
         from jaxmlir.passes.kept import run_kept
-        from jaxmlir.passes.remarks import check_sink
 
         check_sink(remarks)
         result = self.clone(hold_rules=hold_rules)
@@ -268,7 +267,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
           ArgumentError: there is no such target.
           PipelineError: there is no such level or pass.
         """
-        from jaxmlir.passes import level_pipeline, parse_pipeline
+        from jaxmlir.passes import level_pipeline
 
         pipeline = parse_pipeline(level_pipeline(level, without)).as_level()
         named_target = None if target is None else targets.target(target)
@@ -316,8 +315,6 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
           ArgumentError: the budget is neither a fraction nor bytes, or ``measure`` no boolean.
         """
         budget = None if memory_budget is None else check_budget(memory_budget)
-        from jaxmlir.passes import parse_pipeline
-
         # The user asked for rematerialization, whatever it costs in compile time.
         option = "calls=inf"
         if memory_budget is not None:

@@ -19,6 +19,7 @@ from jaxmlir.program.staging import is_path, received
 from jaxmlir.raising.lost_rules import remark_lost_rules
 from jaxmlir.raising.raising import raise_exported, raise_module
 from jaxmlir.support.lazy import collector_paused
+from jaxmlir.verify.verifier import verify
 
 if TYPE_CHECKING:
     from jax.export import Exported
@@ -121,8 +122,6 @@ def refined_module(exported: Exported, args: Any, kwargs: Any) -> bytes:
 
 
 def _program(importer: Importer, filename: str, remarks: Sink | None) -> Program:
-    from jaxmlir.verify.verifier import verify
-
     program = Program.of_import(importer)
     verify(program, filename)
     _raise_further(program)

@@ -25,6 +25,7 @@ from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.caching import configuration, disk_cache
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError, Diagnostic, PipelineError
+from jaxmlir.passes.remarks import check_sink
 from jaxmlir.program.tuning import SECONDS, Choice, Trial
 from jaxmlir.support.warn import warn
 from jaxmlir.targets import Target
@@ -277,8 +278,6 @@ class Tunable(Module):
           ArgumentError: the arguments are not the program's, the time is no positive number, or
             ``remarks`` is not a function.
         """
-        from jaxmlir.passes.remarks import check_sink
-
         if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
             raise ArgumentError(f"seconds: expected a positive number, got {seconds!r}")
         check_sink(remarks)
