@@ -21,11 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from jaxmlir.cli.opt import (  # noqa: E402
-    FLAGS,
-    NOT_APPLICABLE,
-    REFUSED,
-)
+from jaxmlir.cli.opt import FLAGS, NOT_APPLICABLE, REFUSED  # noqa: E402
 
 PAGE = ROOT / "docs" / "jaxmlir-opt.md"
 OPTIONS = ROOT / "tools" / "mlir_opt_options.toml"

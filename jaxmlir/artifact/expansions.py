@@ -32,16 +32,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxmlir._compat import (
-    ad,
-    ad_util,
-    batching,
-    core,
-    dtypes,
-    hijax,
-    in_context,
-    open_jaxpr,
-)
+from jaxmlir._compat import ad, ad_util, batching, core, dtypes, hijax, in_context, open_jaxpr
 from jaxmlir.artifact.decompose import EXPANSION, erase_unused, may_expand
 from jaxmlir.bridge.custom_rules.hijax import args_of, cotangents_of
 from jaxmlir.bridge.custom_rules.identity import Identities

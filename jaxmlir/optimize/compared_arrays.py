@@ -101,9 +101,7 @@ def compared_arrays(
 
 
 def _compared(
-    body: FunctionView,
-    expanded: Collection[str],
-    expansion: Callable[[OpView], object | None],
+    body: FunctionView, expanded: Collection[str], expansion: Callable[[OpView], object | None]
 ) -> list[FencedValue]:
     reason = "it is compared with its own elements, and kernels may round it in two ways"
     names, makers, stored = body.names, body.makers, []

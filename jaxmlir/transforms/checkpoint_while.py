@@ -14,13 +14,7 @@ from typing import ClassVar
 from jaxmlir.analysis.call_graph import KERNELS
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import (
-    create,
-    ops_with_symbols,
-    put_instead,
-    reachable,
-    symbols_of,
-)
+from jaxmlir.dialect.builder import create, ops_with_symbols, put_instead, reachable, symbols_of
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError

@@ -207,11 +207,7 @@ class Group:
         return [c for c in self.inputs if not self.is_same(c) and not self.is_at_hand(c)]
 
     def pays(
-        self,
-        search: GroupSearch,
-        total: float,
-        saved: float,
-        apart: Callable[[], Iterable[Column]],
+        self, search: GroupSearch, total: float, saved: float, apart: Callable[[], Iterable[Column]]
     ) -> bool:
         """Whether the savings of a batch are worth the stacked inputs and sliced outputs.
 

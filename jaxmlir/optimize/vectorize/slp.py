@@ -46,13 +46,7 @@ from jaxmlir.errors import count
 from jaxmlir.optimize.loops.known import KnownIntegers
 from jaxmlir.optimize.vectorize.batchable import Batchable
 from jaxmlir.optimize.vectorize.isomorphic import BatchGroups, Column, Group, GroupSearch
-from jaxmlir.optimize.vectorize.stacking import (
-    JOINS,
-    WindowLevel,
-    joined,
-    levels_of,
-    total_of,
-)
+from jaxmlir.optimize.vectorize.stacking import JOINS, WindowLevel, joined, levels_of, total_of
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 

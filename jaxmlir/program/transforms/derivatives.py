@@ -149,10 +149,7 @@ def _pair(
 
 
 def _with_sizes(
-    program: Program,
-    rules: Rules,
-    halves: SplitFunction,
-    operands: Sequence[tuple[ir.Type, bool]],
+    program: Program, rules: Rules, halves: SplitFunction, operands: Sequence[tuple[ir.Type, bool]]
 ) -> tuple[str, list[ir.Type]]:
     """``@halves.first``, with a further residual for symbolic sizes if one is needed, and its type.
     The other half finds symbolic sizes in its operands' shapes.  Some shapes do not determine them,

@@ -10,30 +10,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jaxmlir._compat import dtypes
-from jaxmlir.bridge.custom_rules.pending import (
-    Attributes,
-    DerivedSource,
-    NamedRules,
-    PendingRules,
-)
+from jaxmlir.bridge.custom_rules.pending import Attributes, DerivedSource, NamedRules, PendingRules
 from jaxmlir.dialect import custom_rule_ops, locations
 from jaxmlir.dialect.builder import attribute, create, symbol_ref
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES as OF_RULES
-from jaxmlir.dialect.custom_rule_ops import (
-    MARK,
-    is_choosy,
-    is_untraced,
-    out_zeros,
-)
+from jaxmlir.dialect.custom_rule_ops import MARK, is_choosy, is_untraced, out_zeros
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.errors import (
-    ExportError,
-    JaxmlirError,
-    TransformError,
-    UntracedRuleError,
-    message_of,
-)
+from jaxmlir.errors import ExportError, JaxmlirError, TransformError, UntracedRuleError, message_of
 from jaxmlir.support.masks import Dims, Mask, filled, inverted
 from jaxmlir.transforms.emitters import Emitter
 from jaxmlir.transforms.jax_rules import bound
@@ -255,10 +239,7 @@ class _BatchedSource(DerivedSource):
             return dict(rules)
 
     def _batched(
-        self,
-        attributes: Attributes,
-        traced: Attributes,
-        pending: PendingRules,
+        self, attributes: Attributes, traced: Attributes, pending: PendingRules
     ) -> NamedRules:
         """The batched rules, in place of the traced ones."""
         attributes = attributes | traced

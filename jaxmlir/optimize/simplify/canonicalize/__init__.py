@@ -48,11 +48,7 @@ class Canonicalize(Pass):
 
 def canonicalize(program: Module, fast_math: bool = False) -> int:
     """Simplifies a program in place; returns the largest number of sweeps over a function."""
-    from jaxmlir.optimize.simplify.canonicalize import (  # noqa: F401 (they register rewrites)
-        control,
-        equations,
-        movement,
-    )
+    from jaxmlir.optimize.simplify.canonicalize import control, equations, movement  # noqa: F401 (they register rewrites)
     from jaxmlir.optimize.simplify.canonicalize.rewriter import Rewriter
 
     most, changed = 0, False
