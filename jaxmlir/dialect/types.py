@@ -129,6 +129,11 @@ def is_key(aval: Any) -> bool:
     return isinstance(getattr(aval, "dtype", None), prng.KeyTy)
 
 
+def is_dynamic(type_: ir.Type) -> bool:
+    """Whether a type is that of an array with sizes that are not numbers."""
+    return isinstance(type_, ir.RankedTensorType) and not type_.has_static_shape
+
+
 def is_reference(type_: ir.Type) -> bool:
     """Whether values of a type are references."""
     return isinstance(aval_of(type_), state_types.AbstractRef)

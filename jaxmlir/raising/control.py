@@ -11,18 +11,12 @@ from jax import lax
 from jaxmlir.analysis.function_view import number_of
 from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import body_of, ir
+from jaxmlir.dialect.types import is_dynamic
 from jaxmlir.raising.idioms import called
 from jaxmlir.raising.loops import scanned
 from jaxmlir.raising.random import is_threefry
 from jaxmlir.raising.sizes import global_constants, is_symbolic, settled
-from jaxmlir.raising.source import (
-    RegionCaptures,
-    attribute,
-    end_of,
-    named_inside,
-    shape_of,
-    tensor,
-)
+from jaxmlir.raising.source import RegionCaptures, attribute, end_of, named_inside, shape_of, tensor
 from jaxmlir.raising.writer import RULES, BodyWriter, Values, rule
 
 
@@ -183,7 +177,7 @@ def _called(w: BodyWriter, op: Any, callee: str, operands: list[ir.Value], name:
     ):
         return w.inlined(body_of(function), operands)
     sizes = {} if function is None else _known_operands(w, function, operands)
-    is_static = not any(map(_is_dynamic, (*types, *(v.type for v in operands))))
+    is_static = not any(map(is_dynamic, (*types, *(v.type for v in operands))))
     if function is None or (is_static and not sizes):
         symbol = w.raising.function(callee)
         return w.emit("jit", operands, types, jaxpr=symbol_ref(symbol), name=name)
@@ -202,10 +196,6 @@ def _known_operands(w: BodyWriter, function: Any, operands: list[ir.Value]) -> d
         if array is not None and (k in fixed or is_symbolic(array)) and settled(array) is not None:
             arrays[k] = array
     return arrays
-
-
-def _is_dynamic(type_: ir.Type) -> bool:
-    return isinstance(type_, ir.RankedTensorType) and not type_.has_static_shape
 
 
 def _is_integer(type_: ir.Type) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxmlir._compat import core
 from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.ir import captured_by, ir, is_private
-from jaxmlir.dialect.types import aval_of, dtype_of, type_of
+from jaxmlir.dialect.types import aval_of, dtype_of, is_dynamic, type_of
 from jaxmlir.errors import ImportingError, at_op
 
 
@@ -59,11 +59,7 @@ def tensor(shape: Iterable[Any], element: ir.Type) -> ir.Type:
 def is_open(type_: ir.Type) -> bool:
     """Whether a type of the source has sizes that are not numbers, with or without bounds. In the
     dialect these are symbolic dimensions, which follow from the operands."""
-    return (
-        isinstance(type_, ir.RankedTensorType)
-        and not type_.has_static_shape
-        and not isinstance(type_.encoding, ir.DictAttr)
-    )
+    return is_dynamic(type_) and not isinstance(type_.encoding, ir.DictAttr)
 
 
 def shape_of(value: ir.Value) -> tuple[Any, ...]:

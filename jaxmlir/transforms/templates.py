@@ -46,7 +46,7 @@ from jaxmlir.dialect.custom_rule_ops import MARK, is_untraced
 from jaxmlir.dialect.ir import bytecode, func, ir, symbol_uses
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
-from jaxmlir.dialect.types import aval_of, widths_of
+from jaxmlir.dialect.types import aval_of, is_dynamic, widths_of
 from jaxmlir.errors import JaxmlirError, TransformError, cause_of
 from jaxmlir.support.masks import Dims, Mask
 from jaxmlir.transforms import higher_order, jax_rules
@@ -519,13 +519,9 @@ _KEEP_NONE = " while_loops='checkpointed' does not help: it would repeat the loo
 def _hint(kind: str, op: Any, name: str) -> str:
     """What the user can do about an op that has no rule, or whose rule fails."""
     if (kind, name) != ("transpose", "jaxpr.while"):
-        is_symbolic = any(_is_symbolic(v.type) for v in (*op.operands, *op.results))
+        is_symbolic = any(is_dynamic(v.type) for v in (*op.operands, *op.results))
         return _AT_SIZES if is_symbolic else ""
     return _KEEP_NONE if "jaxpr.effects" in op.attributes else _KEEP_STATES
-
-
-def _is_symbolic(type_: ir.Type) -> bool:
-    return isinstance(type_, ir.RankedTensorType) and not type_.has_static_shape
 
 
 @contextlib.contextmanager

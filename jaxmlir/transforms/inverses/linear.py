@@ -251,31 +251,18 @@ def _before(y: Any, start: Any, axis: int, reverse: bool) -> Any:
     return lax.concatenate([edge, lax.slice_in_dim(y, 0, n - 1, axis=axis)], axis)
 
 
-def _log_difference(y: Any, *, axis: int, reverse: bool) -> Any:
-    """log(exp(y[i]) - exp(y[i - 1]))."""
-    return log_difference(y, _before(y, -jnp.inf, axis, reverse))
-
-
-whole(
-    "cumsum",
-    {(0,): Formula(lambda y, *, axis, reverse: y - _before(y, 0, axis, reverse), None)},
-    attributes=("axis", "reverse"),
-)
-whole(
-    "cumprod",
-    {
-        (0,): Formula(
-            lambda y, *, axis, reverse: quotient(y, _before(y, 1, axis, reverse)),
-            lambda x, y, *, axis, reverse: jnp.sum(jnp.log(jnp.abs(_before(y, 1, axis, reverse)))),
-        )
-    },
-    attributes=("axis", "reverse"),
-)
-whole(
-    "cumlogsumexp",
-    {(0,): Formula(_log_difference, lambda x, y, *, axis, reverse: jnp.sum(x - y))},
-    attributes=("axis", "reverse"),
-)
+for _name, _formula in {
+    "cumsum": Formula(lambda y, *, axis, reverse: y - _before(y, 0, axis, reverse), None),
+    "cumprod": Formula(
+        lambda y, *, axis, reverse: quotient(y, _before(y, 1, axis, reverse)),
+        lambda x, y, *, axis, reverse: jnp.sum(jnp.log(jnp.abs(_before(y, 1, axis, reverse)))),
+    ),
+    "cumlogsumexp": Formula(
+        lambda y, *, axis, reverse: log_difference(y, _before(y, -jnp.inf, axis, reverse)),
+        lambda x, y, *, axis, reverse: jnp.sum(x - y),
+    ),
+}.items():
+    whole(_name, {(0,): _formula}, attributes=("axis", "reverse"))
 
 # --- updates at known indices ---------------------------------------------------------------------
 

@@ -338,7 +338,7 @@ def _rebuilt(
 ) -> list[ir.Value]:
     """The loop's results: those of the new loop, and the initial values of the others."""
     name, types = node.name.removeprefix("jaxpr."), [node.results[i].type for i in results]
-    outs = iter(r.build_all(name, operands, types, attributes) if results else ())
+    outs = iter(r.build_node(name, operands, types, attributes).results if results else ())
     return [next(outs) if i in results else init[i] for i in range(len(node.results))]
 
 

@@ -239,7 +239,7 @@ def unstack_of_transpose(r: Rewriter, node: RewriteNode) -> list[ir.Value] | Non
     if not _in_order(inner.get("permutation"), axis):
         return None
     types = [v.type for v in node.results]
-    return r.build_all("unstack", inner.operands, types, encoded(axis=axis))
+    return r.build_node("unstack", inner.operands, types, encoded(axis=axis)).results
 
 
 # --- parts and wholes -----------------------------------------------------------------------------

@@ -142,30 +142,21 @@ class Rewriter:
     ) -> ir.Value:
         """Builds a ``jaxpr.<name>`` before the op being rewritten, simplifies it, and returns its
         result."""
-        node = self._new(name, operands, [type_], attributes or {})
+        node = self.build_node(name, operands, [type_], attributes or {})
         values = self._simplified(node)
         if values is None:
             return node.results[0]
         self._drop(node, values[0])
         return values[0]
 
-    def build_all(
-        self,
-        name: str,
-        operands: Sequence[ir.Value],
-        types: Sequence[ir.Type],
-        attributes: Mapping[str, ir.Attribute],
-    ) -> list[ir.Value]:
-        """Builds a ``jaxpr.<name>`` with any number of results, without simplifying it."""
-        return self._new(name, operands, types, attributes).results
-
-    def _new(
+    def build_node(
         self,
         name: str,
         operands: Sequence[ir.Value],
         types: Sequence[ir.Type],
         attributes: Mapping[str, ir.Attribute],
     ) -> RewriteNode:
+        """Builds a ``jaxpr.<name>`` with any number of results, without simplifying it."""
         self.changed = True
         at, operands = self._at.op, list(operands)
         op = ir.Operation.create(
