@@ -48,7 +48,7 @@ BUILTIN_PASSES = (
     ("jaxpr-dot-to-2d", "jaxmlir.optimize.cpu.dot_to_2d:DotTo2d"),
     ("jaxpr-drop-callbacks", "jaxmlir.optimize.simplify.drop_callbacks:DropCallbacks"),
     ("jaxpr-expand-convolutions", "jaxmlir.optimize.cpu.expand_convolutions:ExpandConvolutions"),
-    ("jaxpr-expand-cumlogsumexp", "jaxmlir.optimize.cpu.expand_cumlogsumexp:ExpandCumlogsumexp"),
+    ("jaxpr-expand-cumulative", "jaxmlir.optimize.cpu.expand_cumulative:ExpandCumulative"),
     ("jaxpr-expand-custom-lin", "jaxmlir.transforms.expand_custom_lin:ExpandCustomLin"),
     ("jaxpr-expand-depthwise", "jaxmlir.optimize.cpu.expand_depthwise:ExpandDepthwise"),
     (

@@ -65,7 +65,7 @@ STORAGE = (
     "jaxpr-expand-convolutions",
     "jaxpr-expand-select-and-scatter",
     "jaxpr-expand-scatter",
-    "jaxpr-expand-cumlogsumexp",
+    "jaxpr-expand-cumulative",
     "jaxpr-expand-products",
     "jaxpr-dot-to-2d",
     "jaxpr-unroll-reductions",
@@ -107,7 +107,9 @@ NEEDED_OPS: dict[str, Set[str]] = {
     "jaxpr-distribute-scans": _SCANS,
     "jaxpr-dot-to-2d": _PRODUCTS,
     "jaxpr-expand-convolutions": _CONVOLUTIONS,
-    "jaxpr-expand-cumlogsumexp": {"jaxpr.cumlogsumexp"},
+    "jaxpr-expand-cumulative": {
+        f"jaxpr.cum{name}" for name in ("logsumexp", "max", "min", "prod", "sum")
+    },
     "jaxpr-expand-depthwise": _CONVOLUTIONS,
     "jaxpr-expand-factorizations": {"jaxpr.cholesky", "jaxpr.triangular_solve", "jaxpr.lu"},
     "jaxpr-expand-products": _PRODUCTS,
