@@ -148,7 +148,8 @@ NEEDED_OPS: dict[str, Set[str]] = {
     "jaxpr-slices-to-split": {"jaxpr.slice"},
     "jaxpr-sum-in-products": _PRODUCTS,
     "jaxpr-unroll-reductions": {
-        f"jaxpr.reduce_{name}" for name in ("and", "max", "min", "or", "prod", "sum", "xor")
+        *(f"jaxpr.reduce_{name}" for name in ("and", "max", "min", "or", "prod", "sum", "xor")),
+        *(f"jaxpr.reduce_window_{name}" for name in ("max", "min", "sum")),
     },
     "jaxpr-unroll-scans": _SCANS,
     "jaxpr-zero-sums": {"jaxpr.reduce_sum"},

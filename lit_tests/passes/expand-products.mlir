@@ -1,4 +1,4 @@
-// Products of small matrices become elementwise ops.
+// Products of small matrices become elementwise ops, large products of complex matrices those of their parts.
 
 // RUN: jaxmlir-opt --jaxpr-expand-products=calls=inf %s -o %t
 // RUN: FileCheck %s < %t
@@ -34,6 +34,24 @@
 // CHECK-LABEL: func.func private @large
 // CHECK-NEXT:    "jaxpr.dot_general"
 
+// Four products of real and imaginary parts, or two if one operand is real.
+// CHECK-LABEL: func.func private @complex
+// CHECK:         %[[A:.*]] = "jaxpr.real"(%arg0)
+// CHECK:         %[[B:.*]] = "jaxpr.imag"(%arg0)
+// CHECK:         %[[C:.*]] = "jaxpr.real"(%arg1)
+// CHECK:         %[[D:.*]] = "jaxpr.imag"(%arg1)
+// CHECK:         %[[AC:.*]] = "jaxpr.dot_general"(%[[A]], %[[C]])
+// CHECK:         %[[BD:.*]] = "jaxpr.dot_general"(%[[B]], %[[D]])
+// CHECK:         %[[RE:.*]] = "jaxpr.sub"(%[[AC]], %[[BD]])
+// CHECK:         %[[AD:.*]] = "jaxpr.dot_general"(%[[A]], %[[D]])
+// CHECK:         %[[BC:.*]] = "jaxpr.dot_general"(%[[B]], %[[C]])
+// CHECK:         %[[IM:.*]] = "jaxpr.add"(%[[AD]], %[[BC]])
+// CHECK:         "jaxpr.complex"(%[[RE]], %[[IM]])
+// CHECK-LABEL: func.func private @of_real
+// CHECK:         %[[RE:.*]] = "jaxpr.dot_general"(%arg0, %{{.*}}) {{.*}} : (tensor<64x64xf32>, tensor<64x64xf32>)
+// CHECK:         %[[IM:.*]] = "jaxpr.dot_general"(%arg0, %{{.*}}) {{.*}} : (tensor<64x64xf32>, tensor<64x64xf32>)
+// CHECK:         "jaxpr.complex"(%[[RE]], %[[IM]])
+
 // SHORT:         "jaxpr.mul"
 // SHORT-NOT:     "jaxpr.mul"
 
@@ -43,7 +61,10 @@
 // EXEC-NEXT: [43.0, 50.0]]
 // EXEC: result[3]: f32[2,2] = {{\[\[}}19.0, 22.0],
 // EXEC-NEXT: [43.0, 50.0]]
-func.func public @main(%x: tensor<2xf32>, %y: tensor<3xf32>, %m: tensor<2x3xf32>) -> (tensor<2xf32>, tensor<2xf32>, tensor<2x2xf32>, tensor<2x2xf32>) {
+// (1 + 2i) (3 + 4i) and 5 (3 + 4i), times 64.
+// EXEC: result[4]: c64[] = {{.*}}-320{{.*}}640
+// EXEC: result[5]: c64[] = {{.*}}960{{.*}}1280
+func.func public @main(%x: tensor<2xf32>, %y: tensor<3xf32>, %m: tensor<2x3xf32>) -> (tensor<2xf32>, tensor<2xf32>, tensor<2x2xf32>, tensor<2x2xf32>, tensor<complex<f32>>, tensor<complex<f32>>) {
   // x[i] * y[j]
   %0 = "jaxpr.dot_general"(%x, %y) {dimension_numbers = [[[], []], [[], []]], preferred_element_type = f32} : (tensor<2xf32>, tensor<3xf32>) -> tensor<2x3xf32>
   // The sum of the products of each row.
@@ -58,7 +79,16 @@ func.func public @main(%x: tensor<2xf32>, %y: tensor<3xf32>, %m: tensor<2x3xf32>
   %all = "jaxpr.jit"(%lefts, %rights) {jaxpr = @many, name = "many"} : (tensor<500x2x2xf32>, tensor<500x2x2xf32>) -> tensor<500x2x2xf32>
   %one = "jaxpr.slice"(%all) {start_indices = array<i64: 499, 0, 0>, limit_indices = array<i64: 500, 2, 2>} : (tensor<500x2x2xf32>) -> tensor<1x2x2xf32>
   %4 = "jaxpr.squeeze"(%one) {dimensions = array<i64: 0>} : (tensor<1x2x2xf32>) -> tensor<2x2xf32>
-  return %1, %2, %3, %4 : tensor<2xf32>, tensor<2xf32>, tensor<2x2xf32>, tensor<2x2xf32>
+  %a = "jaxpr.constant"() {value = dense<(1.0, 2.0)> : tensor<64x64xcomplex<f32>>} : () -> tensor<64x64xcomplex<f32>>
+  %b = "jaxpr.constant"() {value = dense<(3.0, 4.0)> : tensor<64x64xcomplex<f32>>} : () -> tensor<64x64xcomplex<f32>>
+  %c = "jaxpr.constant"() {value = dense<5.0> : tensor<64x64xf32>} : () -> tensor<64x64xf32>
+  %5 = "jaxpr.jit"(%a, %b) {jaxpr = @complex, name = "complex"} : (tensor<64x64xcomplex<f32>>, tensor<64x64xcomplex<f32>>) -> tensor<64x64xcomplex<f32>>
+  %6 = "jaxpr.jit"(%c, %b) {jaxpr = @of_real, name = "of_real"} : (tensor<64x64xf32>, tensor<64x64xcomplex<f32>>) -> tensor<64x64xcomplex<f32>>
+  %7 = "jaxpr.slice"(%5) {start_indices = array<i64: 63, 63>, limit_indices = array<i64: 64, 64>} : (tensor<64x64xcomplex<f32>>) -> tensor<1x1xcomplex<f32>>
+  %8 = "jaxpr.slice"(%6) {start_indices = array<i64: 63, 63>, limit_indices = array<i64: 64, 64>} : (tensor<64x64xcomplex<f32>>) -> tensor<1x1xcomplex<f32>>
+  %9 = "jaxpr.squeeze"(%7) {dimensions = array<i64: 0, 1>} : (tensor<1x1xcomplex<f32>>) -> tensor<complex<f32>>
+  %10 = "jaxpr.squeeze"(%8) {dimensions = array<i64: 0, 1>} : (tensor<1x1xcomplex<f32>>) -> tensor<complex<f32>>
+  return %1, %2, %3, %4, %9, %10 : tensor<2xf32>, tensor<2xf32>, tensor<2x2xf32>, tensor<2x2xf32>, tensor<complex<f32>>, tensor<complex<f32>>
 }
 
 func.func private @few(%x: tensor<2x2xf32>, %y: tensor<2x2xf32>) -> tensor<2x2xf32> {
@@ -74,4 +104,15 @@ func.func private @many(%x: tensor<500x2x2xf32>, %y: tensor<500x2x2xf32>) -> ten
 func.func private @large(%x: tensor<64x4xf32>, %y: tensor<4x64xf32>) -> tensor<64x64xf32> {
   %0 = "jaxpr.dot_general"(%x, %y) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<64x4xf32>, tensor<4x64xf32>) -> tensor<64x64xf32>
   return %0 : tensor<64x64xf32>
+}
+
+func.func private @complex(%x: tensor<64x64xcomplex<f32>>, %y: tensor<64x64xcomplex<f32>>) -> tensor<64x64xcomplex<f32>> {
+  %0 = "jaxpr.dot_general"(%x, %y) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = complex<f32>} : (tensor<64x64xcomplex<f32>>, tensor<64x64xcomplex<f32>>) -> tensor<64x64xcomplex<f32>>
+  return %0 : tensor<64x64xcomplex<f32>>
+}
+
+func.func private @of_real(%x: tensor<64x64xf32>, %y: tensor<64x64xcomplex<f32>>) -> tensor<64x64xcomplex<f32>> {
+  %0 = "jaxpr.convert_element_type"(%x) {new_dtype = complex<f32>} : (tensor<64x64xf32>) -> tensor<64x64xcomplex<f32>>
+  %1 = "jaxpr.dot_general"(%0, %y) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = complex<f32>} : (tensor<64x64xcomplex<f32>>, tensor<64x64xcomplex<f32>>) -> tensor<64x64xcomplex<f32>>
+  return %1 : tensor<64x64xcomplex<f32>>
 }

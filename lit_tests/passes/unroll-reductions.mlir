@@ -17,6 +17,9 @@
 // RUN: jaxmlir-run %t.kept --entry=forces --args '[[[1, 2]], [[3, 4]], [[5, 7]]], [[[1, 2], [2, 2], [9, 0]]], [[1, 2, 3], [1, 0, 1], [2, 2, 2]]' | FileCheck %s --check-prefix=FORCES
 // RUN: jaxmlir-opt --jaxpr-unroll-reductions='calls=inf min-results=0' --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
+// RUN: jaxmlir-run %s --entry=windows --args '[[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]]' | FileCheck %s --check-prefix=WINDOWS
+// RUN: jaxmlir-run %t --entry=windows --args '[[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]]' | FileCheck %s --check-prefix=WINDOWS
+
 // REMARK: unroll-reductions.mlir:{{[0-9]+}}:8: remark: [jaxpr-unroll-reductions] unrolled 'jaxpr.reduce_sum' over axes (1,) into ops on slices
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<2x3xf32>, %[[I:.*]]: tensor<3x1xi32>)
 // CHECK-NEXT:   %[[A:.*]] = "jaxpr.slice"(%[[X]]) {limit_indices = array<i64: 2, 1>, start_indices = array<i64: 0, 0>}
@@ -133,4 +136,30 @@ func.func private @compared(%x: tensor<2x2xf32>, %y: tensor<2x2xf32>) -> tensor<
   %2 = "jaxpr.broadcast_in_dim"(%1) {broadcast_dimensions = array<i64: 0>, shape = array<i64: 2, 2>} : (tensor<2xf32>) -> tensor<2x2xf32>
   %3 = "jaxpr.eq"(%h, %2) : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xi1>
   return %3 : tensor<2x2xi1>
+}
+
+// Windows of two elements at strides of two are combined one by one, long ones by powers of two: a sum of 11 is one of 8, 2 and 1, and the largest of 11 is that of two windows of 8.
+// CHECK-LABEL: func.func private @windows(
+// CHECK-SAME:    %[[X:[a-z0-9]+]]: tensor<1x12xf32>)
+// CHECK:         %[[P:.*]] = "jaxpr.pad"(%[[X]]
+// CHECK:         %[[A:.*]] = "jaxpr.slice"(%[[P]]) {limit_indices = array<i64: 1, 13>, start_indices = array<i64: 0, 0>, strides = array<i64: 1, 2>}
+// CHECK:         %[[B:.*]] = "jaxpr.slice"(%[[P]]) {limit_indices = array<i64: 1, 14>, start_indices = array<i64: 0, 1>, strides = array<i64: 1, 2>}
+// CHECK-NEXT:    "jaxpr.max"(%[[A]], %[[B]])
+// CHECK:         %[[TWO:.*]] = "jaxpr.add"({{.*}} -> tensor<1x11xf32>
+// CHECK:         %[[FOUR:.*]] = "jaxpr.add"({{.*}} -> tensor<1x9xf32>
+// CHECK:         %[[EIGHT:.*]] = "jaxpr.add"({{.*}} -> tensor<1x5xf32>
+// CHECK-DAG:     %[[X8:.*]] = "jaxpr.slice"(%[[EIGHT]]) {limit_indices = array<i64: 1, 2>, start_indices = array<i64: 0, 0>{{.*}}}
+// CHECK-DAG:     %[[X2:.*]] = "jaxpr.slice"(%[[TWO]]) {limit_indices = array<i64: 1, 10>, start_indices = array<i64: 0, 8>{{.*}}}
+// CHECK-DAG:     %[[X1:.*]] = "jaxpr.slice"(%[[X]]) {limit_indices = array<i64: 1, 12>, start_indices = array<i64: 0, 10>{{.*}}}
+// CHECK:         "jaxpr.max"({{.*}} -> tensor<1x5xf32>
+// CHECK:         "jaxpr.max"({{.*}} -> tensor<1x2xf32>
+// CHECK-NOT:     reduce_window
+// WINDOWS:       result[0]: f32[1,7] = {{\[}}[1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 12.0]]
+// WINDOWS:       result[1]: f32[1,2] = {{\[}}[66.0, 77.0]]
+// WINDOWS:       result[2]: f32[1,2] = {{\[}}[11.0, 12.0]]
+func.func private @windows(%x: tensor<1x12xf32>) -> (tensor<1x7xf32>, tensor<1x2xf32>, tensor<1x2xf32>) {
+  %0 = "jaxpr.reduce_window_max"(%x) {window_dimensions = array<i64: 1, 2>, window_strides = array<i64: 1, 2>, padding = [array<i64: 0, 0>, array<i64: 1, 1>], base_dilation = array<i64: 1, 1>, window_dilation = array<i64: 1, 1>} : (tensor<1x12xf32>) -> tensor<1x7xf32>
+  %1 = "jaxpr.reduce_window_sum"(%x) {window_dimensions = array<i64: 1, 11>, window_strides = array<i64: 1, 1>, padding = [array<i64: 0, 0>, array<i64: 0, 0>], base_dilation = array<i64: 1, 1>, window_dilation = array<i64: 1, 1>} : (tensor<1x12xf32>) -> tensor<1x2xf32>
+  %2 = "jaxpr.reduce_window_max"(%x) {window_dimensions = array<i64: 1, 11>, window_strides = array<i64: 1, 1>, padding = [array<i64: 0, 0>, array<i64: 0, 0>], base_dilation = array<i64: 1, 1>, window_dilation = array<i64: 1, 1>} : (tensor<1x12xf32>) -> tensor<1x2xf32>
+  return %0, %1, %2 : tensor<1x7xf32>, tensor<1x2xf32>, tensor<1x2xf32>
 }

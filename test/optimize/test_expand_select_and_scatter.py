@@ -7,6 +7,7 @@ import pytest
 from jax import lax
 
 import jaxmlir
+from jaxmlir.passes import STORAGE
 
 EXPAND = "jaxpr-expand-select-and-scatter{calls=inf}"
 RNG = np.random.RandomState(0)
@@ -101,7 +102,8 @@ def test_second_derivative(strides):
 @pytest.mark.compat
 def test_network():
     """Pooling in a batch, and in a loop, at the level that includes the pass."""
-    images, kernels = RNG.randn(4, 64, 64, 2), RNG.randn(2, 3, 3, 2, 2)
+    # Small enough that tanh does not amplify errors.
+    images, kernels = RNG.randn(4, 64, 64, 2), RNG.randn(2, 3, 3, 2, 2) / 4
 
     def loss(kernels, images):
         def layer(x, kernel):
@@ -113,7 +115,9 @@ def test_network():
         return jnp.sum(lax.scan(layer, images, kernels)[0] ** 2)
 
     args = kernels.astype(np.float32), images.astype(np.float32)
-    gradient = jaxmlir.trace(loss)(*args).optimize(2).grad((0, 1)).optimize(2)
+    before = jaxmlir.trace(loss)(*args).optimize(2, without=STORAGE).grad((0, 1))
+    gradient = before.optimize(2)
+    assert "select_and_scatter" in str(before)
     assert "select_and_scatter" not in str(gradient)
     for a, b in zip(gradient(*args), jax.grad(loss, (0, 1))(*args), strict=True):
         np.testing.assert_allclose(a, b, 1e-4, 1e-4)

@@ -1,4 +1,4 @@
-"""Unrolled reductions over a few elements: numbers equal JAX's, for all kinds and types."""
+"""Unrolled reductions over a few elements or over windows: numbers equal JAX's, for all types."""
 
 import re
 
@@ -175,3 +175,123 @@ def test_a_short_last_axis_that_is_left(name, axes):
 def test_sums_that_stay_one(function):
     program = jaxmlir.trace(function)(jnp.ones((6, 3)), jnp.ones((6, 6, 3))).optimize(1)
     assert str(program.run_passes(KEEP)) == str(program)
+
+
+WINDOWED = {
+    "sum": (lax.add, (np.float32, np.int32, np.complex64, jnp.bfloat16, np.float16)),
+    "max": (lax.max, (np.float32, np.uint8, np.int8, jnp.bfloat16)),
+    "min": (lax.min, (np.float32, np.int32, np.float16)),
+}
+
+
+def identity(kind, dtype):
+    """The initial value that JAX reduces windows by an op of its own with."""
+    if kind == "sum":
+        return np.zeros((), dtype)
+    if jnp.issubdtype(dtype, np.integer):
+        limits = jnp.iinfo(dtype)
+        return np.asarray(limits.min if kind == "max" else limits.max, dtype)
+    return np.asarray(-np.inf if kind == "max" else np.inf, dtype)
+
+
+@examples(40)
+@hypothesis.given(st.data())
+def test_random_windows(data):
+    kind = data.draw(st.sampled_from(sorted(WINDOWED)))
+    combine, types = WINDOWED[kind]
+    dtype = data.draw(st.sampled_from(types))
+    rank = data.draw(st.integers(1, 3))
+
+    def of_dims(low, high):
+        return tuple(data.draw(st.integers(low, high)) for _ in range(rank))
+
+    shape, sizes, strides = of_dims(0, 20), of_dims(1, 9 if rank < 3 else 4), of_dims(1, 3)
+    base, apart = of_dims(1, 2), of_dims(1, 2)
+    padding = tuple(zip(of_dims(-1, 6), of_dims(-1, 6), strict=True))
+    # Sums of a few small integers are exact in every type and order.
+    x = np.random.RandomState(0).randint(-3, 4, shape).astype(dtype)
+    if jnp.issubdtype(dtype, np.floating) and x.size > 4 and data.draw(st.booleans()):
+        x.flat[:4] = np.nan, -np.inf, np.inf, -0.0
+
+    def reduced(x):
+        return lax.reduce_window(
+            x, identity(kind, dtype), combine, sizes, strides, padding, base, apart
+        )
+
+    try:
+        program = jaxmlir.trace(reduced)(x)
+    except (TypeError, ValueError):
+        hypothesis.reject()
+    after = program.run_passes("jaxpr-unroll-reductions{calls=inf}")
+    after.verify()
+    want = jax.jit(reduced)(x)
+    are_apart = all(stride >= size for size, stride in zip(sizes, strides, strict=True))
+    kept = np.prod(sizes) < 2 or not want.size or not x.size
+    kept = kept or (are_apart and np.prod(sizes) > 16)
+    assert ("reduce_window" in str(after)) == kept
+    assert after(x).dtype == want.dtype
+    np.testing.assert_array_equal(np.asarray(after(x)), np.asarray(want))
+
+
+@pytest.mark.parametrize("kind", ["sum", "max"])
+@pytest.mark.parametrize("size", [3, 4, 7, 50, 63, 64, 300])
+def test_long_windows_are_combined_by_powers_of_two(kind, size):
+    x = np.random.RandomState(0).randn(400).astype(np.float32)
+
+    def reduced(x):
+        return lax.reduce_window(
+            x, identity(kind, np.float32), WINDOWED[kind][0], (size,), (1,), "SAME"
+        )
+
+    after = jaxmlir.trace(reduced)(x).run_passes("jaxpr-unroll-reductions{calls=inf}")
+    ops = str(after).count("jaxpr.add" if kind == "sum" else "jaxpr.max")
+    assert ops <= 2 * np.log2(size)
+    # A running sum, as XLA has it, is less exact.
+    padded = np.pad(x.astype(np.float64), ((size - 1) // 2, size // 2), constant_values=0)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, size)
+    want = windows.sum(-1) if kind == "sum" else jax.jit(reduced)(x)
+    np.testing.assert_allclose(after(x), want, 0, 1e-5 if kind == "sum" else 0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "stride"), [((65536,), 2048, 1024), ((8, 8), 8, 8), ((1 << 30,), 1, 1)]
+)
+def test_other_windows_are_left_alone(shape, size, stride):
+    dims = len(shape)
+
+    def reduced(x):
+        return lax.reduce_window(x, 0.0, lax.add, (size,) * dims, (stride,) * dims, "VALID")
+
+    program = jaxmlir.trace(reduced)(jax.ShapeDtypeStruct(shape, np.float32))
+    assert str(program.run_passes("jaxpr-unroll-reductions{calls=inf}")) == str(program)
+
+
+@pytest.mark.compat
+def test_peaks_equal_the_maximum_of_their_window():
+    """Both kernels that read an array compare the same numbers, although a product and a sum may be
+    rounded as one op in one of them."""
+
+    def peaks(a, b, c):
+        x = a * b + c
+        return x == lax.reduce_window(x, -jnp.inf, lax.max, (3, 3), (1, 1), "SAME")
+
+    args = np.random.RandomState(0).randn(3, 64, 64).astype(np.float32)
+    after = jaxmlir.trace(peaks)(*args).optimize(2)
+    assert "reduce_window" not in str(after)
+    np.testing.assert_array_equal(after(*args), jax.jit(peaks)(*args))
+
+
+@pytest.mark.compat
+def test_gradient_of_pooling():
+    """Overlapping maxima and averages, at strides and padded, between functions."""
+
+    def function(x):
+        window = (1, 3, 3, 1)
+        x = lax.reduce_window(jnp.tanh(x), -jnp.inf, lax.max, window, (1, 2, 2, 1), "SAME")
+        x = lax.reduce_window(jnp.sin(x), 0.0, lax.add, window, (1, 2, 2, 1), "SAME") / 9
+        return jnp.sum(x**2)
+
+    x = np.random.RandomState(0).randn(4, 32, 32, 8).astype(np.float32)
+    after = jaxmlir.trace(function)(x).optimize(2).grad().optimize(2)
+    assert "reduce_window" not in str(after)
+    np.testing.assert_allclose(after(x), jax.jit(jax.grad(function))(x), 1e-4, 1e-6)
