@@ -90,7 +90,7 @@ def _walk(
             ]
         elif name in FUSIBLE:
             reads = _NOTHING.union(*[facts[v].reads for v in operands])
-            out_facts = [_ValueReads(reads, name in ADDITIONS)]
+            out_facts = [_ValueReads(reads, name in ADDITIONS)] * (last - first)
         else:
             out_facts = None
         for v in range(first, last):
