@@ -21,7 +21,7 @@ MOVED = (
     | with_trait(Trait.SLICING)
     | with_trait(Trait.JOINING)
     | {f"jaxpr.{name}" for name in ("convert_element_type", "iota", "pad", "rev", "stop_gradient")}
-    | {"jaxpr.split", "jaxpr.tile", "jaxpr.unstack"}
+    | {"jaxpr.tile"}
 )
 # Computed element by element.
 FUSED = with_trait(Trait.ELEMENTWISE) - MOVED

@@ -65,7 +65,7 @@ def _in_two_ways(body: FunctionView, slices: Iterable[int]) -> list[FencedValue]
     # The number of each arrangement, by the arrangement before it and the op in between.
     numbers: dict[tuple[int, Any], int] = {}
     ways: defaultdict[int, set[int]] = defaultdict(set)
-    for index, (name, operands, (first, last)) in enumerate(
+    for index, (name, operands, (first, _)) in enumerate(
         zip(body.names, body.operands, body.results, strict=True)
     ):
         if name == "jaxpr.dynamic_slice":
@@ -85,7 +85,7 @@ def _in_two_ways(body: FunctionView, slices: Iterable[int]) -> list[FencedValue]
                 ways[source].add(way)
                 del reaching[source, way]
         if reaching:
-            reads.update(dict.fromkeys(range(first, last), tuple(reaching)[:_MAX_READS]))
+            reads[first] = tuple(reaching)[:_MAX_READS]
     reason = "its user reads it with two index maps"
     twice = [source for source, several in ways.items() if len(several) > 1]
     return [FencedValue(*sources[source], reason) for source in twice]

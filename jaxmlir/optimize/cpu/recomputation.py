@@ -53,11 +53,15 @@ from jaxmlir.analysis.fusion import (
     is_stored_if_shared,
 )
 from jaxmlir.analysis.op_counts import aval_if_any, elements
+from jaxmlir.analysis.strided_view import SLICES
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.barriers import FencedValue
 
 _SLOW = SLOW.keys() - TAKEN_FOR_QUICK
+# Pieces are computed in the kernels that read them.
+_PIECES = SLICES - FUSIBLE
+_FUSIBLE = FUSIBLE | _PIECES
 _JOINS = with_trait(Trait.JOINING)
 _VIEWS = with_trait(Trait.VIEW) | {"jaxpr.slice"}
 _RESHAPES = with_trait(Trait.RESHAPE) | {"jaxpr.broadcast_in_dim"}
@@ -179,7 +183,7 @@ class _FenceWalk:
         if callee is not None:
             self._joined.update(itertools.compress(range(first, last), callee.joined))
             self._branches.counts.update(dict(enumerate(callee.branches, start=first)))
-        elif name in FUSIBLE:
+        elif name in _FUSIBLE:
             if name in _JOINS or not self._joined.isdisjoint(inputs):
                 self._joined.update(range(first, last))
             if name not in INDEXED:
@@ -327,7 +331,7 @@ def _of_op(
             ElementCost(min(cost.ops + cost.reads * ops, _MUCH), min(cost.reads * reads, _MUCH))
             for cost in called
         ]
-    if name in FUSIBLE:
+    if name in _FUSIBLE:
         ops = sum([cost.ops for cost in read]) + SLOW.get(name, name in FUSED)
         return [ElementCost(min(ops, _MUCH), min(sum([cost.reads for cost in read]), _MUCH))] * outs
     return []
@@ -344,11 +348,16 @@ def _users(
     for v in set(body.returned):
         use_counts[v] = 1
     sliced: Counter[int] = Counter()
-    for index, (name, operands) in enumerate(zip(body.names, body.operands, strict=True)):
+    # Users first.
+    for index in reversed(range(len(body.ops))):
+        name, operands = body.names[index], body.operands[index]
         if index in calls:
             of_arguments = dict(zip(operands, callee(calls[index]).users, strict=True))
             for v, users in of_arguments.items():
                 use_counts[v] += users
+        elif name in _PIECES:
+            # Each element is in one piece.
+            use_counts[operands[0]] += max(use_counts[slice(*body.results[index])], default=0)
         elif name == "jaxpr.slice":
             sliced[operands[0]] += counts[body.results[index][0]]
         else:
@@ -407,7 +416,7 @@ def _computed_once(body: FunctionView, calls: Mapping[int, str]) -> set[int]:
                 continue
             if is_fused and len(results) == 1 and shapes[body.types[v]] == shape:
                 where |= places
-            elif name in MOVED or index in calls:
+            elif name in MOVED or name in _PIECES or index in calls:
                 # The op may read each element several times.
                 where |= {*results[:1], name}
             else:

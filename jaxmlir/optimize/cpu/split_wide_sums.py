@@ -90,7 +90,7 @@ def _walk(
             ]
         elif name in FUSIBLE:
             reads = _NOTHING.union(*[facts[v].reads for v in operands])
-            out_facts = [_ValueReads(reads, name in ADDITIONS)] * (last - first)
+            out_facts = [_ValueReads(reads, name in ADDITIONS)]
         else:
             out_facts = None
         for v in range(first, last):
