@@ -62,6 +62,7 @@ BUILTIN_PASSES = (
         "jaxpr-expand-select-and-scatter",
         "jaxmlir.optimize.cpu.expand_select_and_scatter:ExpandSelectAndScatter",
     ),
+    ("jaxpr-expand-sorts", "jaxmlir.optimize.cpu.expand_sorts:ExpandSorts"),
     ("jaxpr-expand-trigonometry", "jaxmlir.optimize.cpu.expand_trigonometry:ExpandTrigonometry"),
     ("jaxpr-factor-linear-sums", "jaxmlir.optimize.algebra.factor_linear_sums:FactorLinearSums"),
     ("jaxpr-factor-logsumexp", "jaxmlir.optimize.algebra.factor_logsumexp:FactorLogsumexp"),

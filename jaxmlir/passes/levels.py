@@ -80,6 +80,7 @@ STORAGE = (
     # a hash or a sine, not inside its expansion.
     "jaxpr-expand-factorizations",
     "jaxpr-expand-random-bits",
+    "jaxpr-expand-sorts",
     "jaxpr-expand-trigonometry",
     "jaxpr-parallel-loops",
     "jaxpr-unroll-scans",
@@ -121,6 +122,7 @@ NEEDED_OPS: dict[str, Set[str]] = {
         "jaxpr.select_and_gather_add",
         "jaxpr.select_and_scatter_add",
     },
+    "jaxpr-expand-sorts": {"jaxpr.sort"},
     "jaxpr-expand-trigonometry": {"jaxpr.sin", "jaxpr.cos", "jaxpr.tan"},
     "jaxpr-factor-linear-sums": _PRODUCTS | {"jaxpr.reduce_sum"},
     "jaxpr-factor-logsumexp": _SCANS,

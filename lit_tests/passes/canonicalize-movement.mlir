@@ -9,7 +9,7 @@
 // RUN: diff %t.before %t.after
 // RUN: FileCheck %s --check-prefix=EXEC < %t.after
 
-func.func public @main(%x: tensor<2x3xi32>, %v: tensor<4xi32>) -> (tensor<2x3xi32>, tensor<2x3xi32>, tensor<6xi32>, tensor<2x3xi32>, tensor<2x4x3xi32>, tensor<2x3xi32>, tensor<1xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi8>, tensor<4xi32>, tensor<4xi32>, tensor<3x2xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4x2xi32>, tensor<2x3xi32>) {
+func.func public @main(%x: tensor<2x3xi32>, %v: tensor<4xi32>) -> (tensor<2x3xi32>, tensor<2x3xi32>, tensor<6xi32>, tensor<2x3xi32>, tensor<2x4x3xi32>, tensor<2x3xi32>, tensor<1xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi8>, tensor<4xi32>, tensor<4xi32>, tensor<3x2xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4x2xi32>, tensor<2x3xi32>, tensor<2x3xi32>) {
   // CHECK: func.func public @main(%[[X:.*]]: tensor<2x3xi32>, %[[V:.*]]: tensor<4xi32>)
 
   // transpose[1,0](transpose[1,0](x)) = transpose[0,1](x) = x
@@ -118,6 +118,11 @@ func.func public @main(%x: tensor<2x3xi32>, %v: tensor<4xi32>) -> (tensor<2x3xi3
   %42 = "jaxpr.convert_element_type"(%41) {new_dtype = i32, sharding = {NamedSharding = {mesh = {AbstractMesh = {axis_names = [], axis_sizes = [], axis_types = []}}, spec = {PartitionSpec = [none, none]}}}} : (tensor<2x3xi32>) -> tensor<2x3xi32>
   // EXEC: result[18]: {{.*}}[0, 1, 2]
 
-  // CHECK-NEXT: return %[[X]], %[[REV]], %[[FLAT]], %[[X]], %[[SPREAD]], %[[X]], %[[PART]], %[[PIECE]], %[[LAST]], %[[V]], %[[V]], %[[SMALL]], %[[V]], %[[ROWS]], %[[TURNED]], %[[SECOND]], %[[COLUMNS]]#2, %[[STACK]], %[[X]]
-  return %1, %3, %5, %6, %9, %12, %14, %16, %18, %20, %22, %25, %27, %31, %34, %37, %38#2, %40, %42 : tensor<2x3xi32>, tensor<2x3xi32>, tensor<6xi32>, tensor<2x3xi32>, tensor<2x4x3xi32>, tensor<2x3xi32>, tensor<1xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi8>, tensor<4xi32>, tensor<4xi32>, tensor<3x2xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4x2xi32>, tensor<2x3xi32>
+  // reduce_sum[0](reshape[1, 2, 3](x)) = x
+  %43 = "jaxpr.reshape"(%x) {new_sizes = array<i64: 1, 2, 3>} : (tensor<2x3xi32>) -> tensor<1x2x3xi32>
+  %44 = "jaxpr.reduce_sum"(%43) {axes = array<i64: 0>} : (tensor<1x2x3xi32>) -> tensor<2x3xi32>
+  // EXEC: result[19]: {{.*}}[0, 1, 2]
+
+  // CHECK-NEXT: return %[[X]], %[[REV]], %[[FLAT]], %[[X]], %[[SPREAD]], %[[X]], %[[PART]], %[[PIECE]], %[[LAST]], %[[V]], %[[V]], %[[SMALL]], %[[V]], %[[ROWS]], %[[TURNED]], %[[SECOND]], %[[COLUMNS]]#2, %[[STACK]], %[[X]], %[[X]]
+  return %1, %3, %5, %6, %9, %12, %14, %16, %18, %20, %22, %25, %27, %31, %34, %37, %38#2, %40, %42, %44 : tensor<2x3xi32>, tensor<2x3xi32>, tensor<6xi32>, tensor<2x3xi32>, tensor<2x4x3xi32>, tensor<2x3xi32>, tensor<1xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi8>, tensor<4xi32>, tensor<4xi32>, tensor<3x2xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4x2xi32>, tensor<2x3xi32>, tensor<2x3xi32>
 }

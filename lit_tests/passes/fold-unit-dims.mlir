@@ -9,7 +9,7 @@
 // RUN: jaxmlir-opt --jaxpr-fold-unit-dims --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // One reshape at the start and one at the end. A transpose that moves only dimensions of size 1 is
-// a reshape. The last sum, over such a dimension alone, stays, because it turns -0 into 0.
+// a reshape. The last sum, over such a dimension alone, is left to jaxpr-canonicalize.
 // REMARK: fold-unit-dims.mlir:{{[0-9]+}}:8: remark: [jaxpr-fold-unit-dims] computed without dimensions of size 1, as tensor<3x2xf32>
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<3x2x1xf32>)
 // CHECK-NEXT:   %[[S:.*]] = "jaxpr.reshape"(%[[X]]) {new_sizes = array<i64: 3, 2>}

@@ -431,6 +431,23 @@ def test_sign_of_negative_zero():
     same_bits(program, after, [np.float32(0)])
 
 
+@pytest.mark.compat
+@pytest.mark.parametrize("reduction", [jnp.sum, jnp.max, jnp.min, jnp.prod, jnp.any, jnp.all])
+@pytest.mark.parametrize("axes", [(0,), (0, 2), ()])
+def test_reductions_of_single_elements(reduction, axes):
+    """Also a negative zero is the same in what XLA makes of a sum."""
+    x = np.array([-0.0, 0.0, np.nan, -np.inf, 3.0], np.float32).reshape(1, 5, 1)
+
+    def function(x):
+        return reduction(x, axes)
+
+    program = jaxmlir.trace(function)(x)
+    after = program.run_passes("jaxpr-canonicalize")
+    assert "jaxpr.reduce_" in str(program) and "jaxpr.reduce_" not in str(after)
+    got, want = np.asarray(after(x)), np.asarray(jax.jit(function)(x))
+    assert got.dtype == want.dtype and got.tobytes() == want.tobytes()
+
+
 def test_the_derivative_at_a_kink_is_jaxs():
     def function(x):
         return jnp.sum(jnp.abs(-x) + lax.max(x, x) + jnp.square(jnp.abs(x)) + jnp.abs(jnp.abs(x)))

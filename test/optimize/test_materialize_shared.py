@@ -86,7 +86,8 @@ def test_what_is_expensive_is_stored_for_a_kernel_that_asks_where_each_element_i
     assert fenced(lambda x: x * x + moved(x), 64) == 0
     assert fenced(lambda x: jnp.cos(x) + jnp.roll(x, 1, 0), 64) == 0, "one question is cheap"
     assert fenced(expensive, 8) == 0, "so few elements are"
-    assert fenced(lambda x: jnp.cos(moved(x)) + moved(x), 64) == 0, "nor would it be alone"
+    assert fenced(lambda x: jnp.cos(moved(x)) + moved(x), 64) == 2, "before it and after it"
+    assert fenced(lambda x: jnp.tanh(moved(x)) + moved(x), 64) == 0, "nor would it be alone"
 
 
 def test_what_a_larger_op_reads_again_and_again_is_fenced():
@@ -155,6 +156,21 @@ def test_slices_that_share_no_element_are_one_user():
 
     assert fences(2048, 2048) == 0
     assert fences(4095, 1) == 1
+
+
+@pytest.mark.parametrize("pieces", [jnp.split, lambda x, n, axis: jnp.unstack(x[None], axis=1)])
+def test_pieces_are_computed_by_the_kernels_that_read_them(pieces):
+    """Each part of a cosine is computed once for each of the products that are joined."""
+
+    def function(x):
+        a, b = pieces(jnp.cos(x), 2, axis=0)
+        return jnp.concatenate([a * b, a - b])
+
+    x = np.random.RandomState(0).rand(2, 3000).astype(np.float32)
+    program = jaxmlir.trace(function)(x).run_passes("jaxpr-inline,jaxpr-canonicalize")
+    stored = program.run_passes("jaxpr-materialize-shared")
+    assert FENCE in str(stored)
+    np.testing.assert_allclose(stored(x), jax.jit(function)(x), rtol=1e-6)
 
 
 def _repeated(x):

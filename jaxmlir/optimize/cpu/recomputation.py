@@ -53,11 +53,15 @@ from jaxmlir.analysis.fusion import (
     is_stored_if_shared,
 )
 from jaxmlir.analysis.op_counts import aval_if_any, elements
+from jaxmlir.analysis.strided_view import SLICES
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.barriers import FencedValue
 
 _SLOW = SLOW.keys() - TAKEN_FOR_QUICK
+# Pieces are computed in the kernels that read them.
+_PIECES = SLICES - FUSIBLE
+_FUSIBLE = FUSIBLE | _PIECES
 _JOINS = with_trait(Trait.JOINING)
 _VIEWS = with_trait(Trait.VIEW) | {"jaxpr.slice"}
 _RESHAPES = with_trait(Trait.RESHAPE) | {"jaxpr.broadcast_in_dim"}
@@ -179,15 +183,16 @@ class _FenceWalk:
         if callee is not None:
             self._joined.update(itertools.compress(range(first, last), callee.joined))
             self._branches.counts.update(dict(enumerate(callee.branches, start=first)))
-        elif name in FUSIBLE:
+        elif name in _FUSIBLE:
             if name in _JOINS or not self._joined.isdisjoint(inputs):
-                self._joined.add(first)
+                self._joined.update(range(first, last))
             if name not in INDEXED:
-                self._fence_branched(name, inputs, first)
-        costs = _of_op(name, callee and callee.results, [self._costs[v] for v in inputs])
-        again = _of_op(name, callee and callee.again, [self._again[v] for v in inputs])
+                self._fence_branched(name, inputs, range(first, last))
+        outs = last - first
+        costs = _of_op(name, callee and callee.results, [self._costs[v] for v in inputs], outs)
+        again = _of_op(name, callee and callee.again, [self._again[v] for v in inputs], outs)
         if is_stored_if_shared(self._body.signatures[index]):
-            again = [_FREE]
+            again = [_FREE] * outs
         views = {} if callee is None else _views(callee, first, self._users)
         for value, cost, cost_again in zip(range(first, last), costs, again, strict=False):
             array = self._arrays.get(value)
@@ -205,19 +210,25 @@ class _FenceWalk:
         count = self._counts[result]
         return {v for v in operands if not _is_hoisted(v, count, self._counts, self._slow)}
 
-    def _fence_branched(self, name: str, read: Collection[int], result: int) -> None:
+    def _fence_branched(self, name: str, read: Collection[int], results: Iterable[int]) -> None:
         """Fences values that an op would compute in a kernel that is not vectorized."""
-        dear = [
-            v
-            for v in read
-            if self._counts[v] >= FEW_ELEMENTS
-            and self._costs[v].ops > self._threshold
-            and _is_array(self._body.types[v])
+        arrays = [
+            v for v in read if self._counts[v] >= FEW_ELEMENTS and _is_array(self._body.types[v])
         ]
-        for v in self._branches.meet(name, result, read, dear):
+        if name in TAKEN_FOR_QUICK:
+            # This op is vectorized if its operand is stored.
+            for v in arrays:
+                if self._branches.counts[v] >= MAX_BRANCHES:
+                    self._fence_in_branches(v)
+                    self._branches.forget([v])
+        dear = [v for v in arrays if self._costs[v].ops > self._threshold]
+        for v in self._branches.meet(name, results, read, dear):
             if self._costs[v] != _FREE:
-                use = "the kernel that reads it branches for each element"
-                self._fence(self._body.makers[v], v, self._costs[v].ops, use)
+                self._fence_in_branches(v)
+
+    def _fence_in_branches(self, value: int) -> None:
+        use = "the kernel that reads it branches for each element"
+        self._fence(self._body.makers[value], value, self._costs[value].ops, use)
 
     def _weigh(
         self, index: int, value: int, cost: ElementCost, again: ElementCost, others: Sequence[int]
@@ -278,7 +289,7 @@ class _Branches:
         self._dear: dict[int, set[int]] = {}
 
     def meet(
-        self, name: str, result: int, read: Collection[int], dear: Collection[int]
+        self, name: str, results: Iterable[int], read: Collection[int], dear: Collection[int]
     ) -> Collection[int]:
         """The expensive values to store, once an op is fused with the values that it reads.
 
@@ -288,12 +299,12 @@ class _Branches:
         count = sum([self.counts[v] for v in read]) + (name in _BRANCHING)
         if not count:
             return ()
-        self.counts[result] = count
+        self.counts.update(dict.fromkeys(results, count))
         met = {v for v in dear if not self.counts[v]}
         met.update(*(self._dear.get(v, ()) for v in read))
         if count >= MAX_BRANCHES:
             return met
-        self._dear[result] = met
+        self._dear.update(dict.fromkeys(results, met))
         return ()
 
     def forget(self, values: Iterable[int]) -> None:
@@ -304,12 +315,13 @@ class _Branches:
 
 
 def _of_op(
-    name: str, called: Sequence[ElementCost] | None, read: Sequence[ElementCost]
+    name: str, called: Sequence[ElementCost] | None, read: Sequence[ElementCost], outs: int
 ) -> list[ElementCost]:
     """The costs of an op's results, given those of its operands; none if it is not fused.
 
     Args:
       called: for a call, the costs of the callee's results.
+      outs: the number of results.
     """
     if called is not None:
         # It is unknown which argument a result reads: the most expensive one stands for all.
@@ -319,9 +331,9 @@ def _of_op(
             ElementCost(min(cost.ops + cost.reads * ops, _MUCH), min(cost.reads * reads, _MUCH))
             for cost in called
         ]
-    if name in FUSIBLE:
+    if name in _FUSIBLE:
         ops = sum([cost.ops for cost in read]) + SLOW.get(name, name in FUSED)
-        return [ElementCost(min(ops, _MUCH), min(sum([cost.reads for cost in read]), _MUCH))]
+        return [ElementCost(min(ops, _MUCH), min(sum([cost.reads for cost in read]), _MUCH))] * outs
     return []
 
 
@@ -336,11 +348,16 @@ def _users(
     for v in set(body.returned):
         use_counts[v] = 1
     sliced: Counter[int] = Counter()
-    for index, (name, operands) in enumerate(zip(body.names, body.operands, strict=True)):
+    # Users first.
+    for index in reversed(range(len(body.ops))):
+        name, operands = body.names[index], body.operands[index]
         if index in calls:
             of_arguments = dict(zip(operands, callee(calls[index]).users, strict=True))
             for v, users in of_arguments.items():
                 use_counts[v] += users
+        elif name in _PIECES:
+            # Each element is in one piece.
+            use_counts[operands[0]] += max(use_counts[slice(*body.results[index])], default=0)
         elif name == "jaxpr.slice":
             sliced[operands[0]] += counts[body.results[index][0]]
         else:
@@ -399,7 +416,7 @@ def _computed_once(body: FunctionView, calls: Mapping[int, str]) -> set[int]:
                 continue
             if is_fused and len(results) == 1 and shapes[body.types[v]] == shape:
                 where |= places
-            elif name in MOVED or index in calls:
+            elif name in MOVED or name in _PIECES or index in calls:
                 # The op may read each element several times.
                 where |= {*results[:1], name}
             else:

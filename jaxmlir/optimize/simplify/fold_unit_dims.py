@@ -9,8 +9,8 @@ pass writes elementwise ops, reductions, matrix products and data movement witho
     mul(x[a,1,b], y[a,1,b])   ->   reshape(mul(reshape(x)[a,b], reshape(y)[a,b]))[a,1,b]
 
 Reshapes between rewritten ops cancel; those at the edges remain, i.e. at arguments, results and
-other ops.  They move no data.  No bit of a result changes.  A sum over unit dimensions only stays:
-it turns a negative zero into a positive one.
+other ops.  They move no data.  No bit of a result changes.  Reductions over unit dimensions
+only are left to ``jaxpr-canonicalize``.
 
 If a scan body reshapes each row of an array (xs), the scan takes rows without unit dimensions.
 XLA may copy an array for a loop that iterates over it in another shape: a loop over two batches of

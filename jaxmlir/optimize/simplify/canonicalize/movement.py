@@ -429,13 +429,20 @@ _REDUCTIONS = [name.removeprefix("jaxpr.") for name in with_trait(Trait.REDUCTIO
 
 
 @rewrite(
-    "reduce_max[axes=()](x) = x; also for other reductions; of sums, only for those of integers",
+    "reduce_max[axes](x) = reshape(x) where the axes have one element; also other reductions",
     *_REDUCTIONS,
 )
-def reduction_of_nothing(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
-    # A sum of floats starts from 0, and 0 + -0.0 is 0.
-    exact = node.name != "jaxpr.reduce_sum" or kind_of(node.type) == "integer"
-    return node.operands if exact and not len(node.get("axes")) else None
+def reduction_of_single_elements(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
+    # A sum starts from 0, and 0 + -0.0 is 0; but XLA leaves such a zero out.
+    (x,) = node.operands
+    axes, shape = node.get("axes"), shape_of(x)
+    if node.get("out_sharding") is not None or any(shape[d] != 1 for d in axes):
+        return None
+    return (
+        [r.build("squeeze", [x], node.type, encoded(dimensions=tuple(sorted(axes))))]
+        if len(axes)
+        else [x]
+    )
 
 
 # --- conversion -----------------------------------------------------------------------------------
