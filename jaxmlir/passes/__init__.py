@@ -51,6 +51,7 @@ BUILTIN_PASSES = (
     ("jaxpr-expand-cumlogsumexp", "jaxmlir.optimize.cpu.expand_cumlogsumexp:ExpandCumlogsumexp"),
     ("jaxpr-expand-custom-lin", "jaxmlir.transforms.expand_custom_lin:ExpandCustomLin"),
     ("jaxpr-expand-depthwise", "jaxmlir.optimize.cpu.expand_depthwise:ExpandDepthwise"),
+    ("jaxpr-expand-elementary", "jaxmlir.optimize.cpu.elementary.expand:ExpandElementary"),
     (
         "jaxpr-expand-factorizations",
         "jaxmlir.optimize.cpu.expand_factorizations:ExpandFactorizations",
@@ -62,7 +63,6 @@ BUILTIN_PASSES = (
         "jaxpr-expand-select-and-scatter",
         "jaxmlir.optimize.cpu.expand_select_and_scatter:ExpandSelectAndScatter",
     ),
-    ("jaxpr-expand-trigonometry", "jaxmlir.optimize.cpu.expand_trigonometry:ExpandTrigonometry"),
     ("jaxpr-factor-linear-sums", "jaxmlir.optimize.algebra.factor_linear_sums:FactorLinearSums"),
     ("jaxpr-factor-logsumexp", "jaxmlir.optimize.algebra.factor_logsumexp:FactorLogsumexp"),
     ("jaxpr-fence-initial-values", "jaxmlir.optimize.tpu.fence_initial_values:FenceInitialValues"),

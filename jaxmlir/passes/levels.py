@@ -80,7 +80,7 @@ STORAGE = (
     # a hash or a sine, not inside its expansion.
     "jaxpr-expand-factorizations",
     "jaxpr-expand-random-bits",
-    "jaxpr-expand-trigonometry",
+    "jaxpr-expand-elementary",
     "jaxpr-parallel-loops",
     "jaxpr-unroll-scans",
 )
@@ -109,6 +109,11 @@ NEEDED_OPS: dict[str, Set[str]] = {
     "jaxpr-expand-convolutions": _CONVOLUTIONS,
     "jaxpr-expand-cumlogsumexp": {"jaxpr.cumlogsumexp"},
     "jaxpr-expand-depthwise": _CONVOLUTIONS,
+    "jaxpr-expand-elementary": {
+        *("jaxpr.acos", "jaxpr.asin", "jaxpr.atan", "jaxpr.atan2", "jaxpr.cbrt", "jaxpr.cos"),
+        *("jaxpr.exp", "jaxpr.log", "jaxpr.pow", "jaxpr.rem", "jaxpr.sin", "jaxpr.sqrt"),
+        *("jaxpr.tan", "jaxpr.tanh"),
+    },
     "jaxpr-expand-factorizations": {"jaxpr.cholesky", "jaxpr.triangular_solve", "jaxpr.lu"},
     "jaxpr-expand-products": _PRODUCTS,
     "jaxpr-expand-random-bits": {
@@ -119,7 +124,6 @@ NEEDED_OPS: dict[str, Set[str]] = {
         "jaxpr.select_and_gather_add",
         "jaxpr.select_and_scatter_add",
     },
-    "jaxpr-expand-trigonometry": {"jaxpr.sin", "jaxpr.cos", "jaxpr.tan"},
     "jaxpr-factor-linear-sums": _PRODUCTS | {"jaxpr.reduce_sum"},
     "jaxpr-factor-logsumexp": _SCANS,
     "jaxpr-fence-initial-values": _SCANS,

@@ -48,16 +48,17 @@ from jaxmlir.analysis.fusion import (
     INDEXED,
     MOVED,
     SLOW,
-    TAKEN_FOR_QUICK,
     inlined_calls,
+    is_recomputed,
     is_stored_if_shared,
+    ops_per_element,
 )
 from jaxmlir.analysis.op_counts import aval_if_any, elements
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.barriers import FencedValue
 
-_SLOW = SLOW.keys() - TAKEN_FOR_QUICK
 _JOINS = with_trait(Trait.JOINING)
 _VIEWS = with_trait(Trait.VIEW) | {"jaxpr.slice"}
 _RESHAPES = with_trait(Trait.RESHAPE) | {"jaxpr.broadcast_in_dim"}
@@ -172,7 +173,9 @@ class _FenceWalk:
         name, operands = self._body.names[index], self._body.operands[index]
         first, last = self._body.results[index]
         is_reshape = name in _RESHAPES and self._counts[first] == self._counts[operands[0]]
-        if name in _SLOW or (is_reshape and operands[0] in self._slow):
+        signature = self._body.signatures[index]
+        is_slow = name in SLOW and not is_recomputed(signature)
+        if is_slow or (is_reshape and operands[0] in self._slow):
             self._slow.add(first)
         inputs = self._read_by_each_element(name, operands, first)
         callee = self._of(self._calls[index]) if index in self._calls else None
@@ -184,9 +187,9 @@ class _FenceWalk:
                 self._joined.add(first)
             if name not in INDEXED:
                 self._fence_branched(name, inputs, first)
-        costs = _of_op(name, callee and callee.results, [self._costs[v] for v in inputs])
-        again = _of_op(name, callee and callee.again, [self._again[v] for v in inputs])
-        if is_stored_if_shared(self._body.signatures[index]):
+        costs = _of_op(signature, callee and callee.results, [self._costs[v] for v in inputs])
+        again = _of_op(signature, callee and callee.again, [self._again[v] for v in inputs])
+        if is_stored_if_shared(signature):
             again = [_FREE]
         views = {} if callee is None else _views(callee, first, self._users)
         for value, cost, cost_again in zip(range(first, last), costs, again, strict=False):
@@ -304,7 +307,7 @@ class _Branches:
 
 
 def _of_op(
-    name: str, called: Sequence[ElementCost] | None, read: Sequence[ElementCost]
+    signature: Signature, called: Sequence[ElementCost] | None, read: Sequence[ElementCost]
 ) -> list[ElementCost]:
     """The costs of an op's results, given those of its operands; none if it is not fused.
 
@@ -319,8 +322,8 @@ def _of_op(
             ElementCost(min(cost.ops + cost.reads * ops, _MUCH), min(cost.reads * reads, _MUCH))
             for cost in called
         ]
-    if name in FUSIBLE:
-        ops = sum([cost.ops for cost in read]) + SLOW.get(name, name in FUSED)
+    if signature.name in FUSIBLE:
+        ops = sum([cost.ops for cost in read]) + ops_per_element(signature)
         return [ElementCost(min(ops, _MUCH), min(sum([cost.reads for cost in read]), _MUCH))]
     return []
 
