@@ -29,7 +29,7 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.elementary import complex_numbers, powers, trigonometric
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion
 from jaxmlir.passes.base import Count
-from jaxmlir.toolbox import constant_value
+from jaxmlir.toolbox import constant_value, definition
 
 # Since this version, XLA writes arctangents as polynomials.
 _ARCTANGENTS_SINCE = (0, 12)
@@ -136,7 +136,7 @@ class ExpandElementary(ExpandOps):
                 return None
             write = function.write
             if node.name == "jaxpr.rem":
-                divisor = constant_value(program, node.operands[1])
+                divisor = _constant(program, node.operands[1])
                 write = write if divisor is None else powers.rem_by(divisor)
             write = _with_rule(node.name, write)
             saved = function.saved * aval.size
@@ -153,9 +153,16 @@ def _is_slow(program: Module, node: OpView, dtype: np.dtype) -> bool:
         case "jaxpr.atan":
             return jax_version()[:2] < _ARCTANGENTS_SINCE
         case "jaxpr.pow":
-            exponent = constant_value(program, node.operands[1])
+            exponent = _constant(program, node.operands[1])
             return exponent is None or not np.isin(exponent, _SIMPLE_EXPONENTS).all()
     return True
+
+
+def _constant(program: Module, value: ir.Value) -> Any | None:
+    """The elements of a constant that may have been broadcast; ``None`` for other values."""
+    while (origin := definition(value)) is not None and origin[1] == "jaxpr.broadcast_in_dim":
+        value = origin[0].operands[0]
+    return constant_value(program, value)
 
 
 @functools.cache
