@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
+
+from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.op_counts import elements
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import context, ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import CALLEES, Trait, with_trait
+from jaxmlir.dialect.types import aval_of
 
 # Recomputing fewer elements takes less time than storing them.
 FEW_ELEMENTS = 1024
@@ -52,8 +56,36 @@ FUNCTIONS = (with_trait(Trait.TRANSCENDENTAL) | {"jaxpr.div"}) - SLOW.keys()
 # and for each element that their result is broadcast to.  Each row of a 1000 x 1000 matrix times
 # functions of 1000 numbers, jax 0.10 and 0.12, ms: cos 1.0, 2.0; sin 3.1, 1.3; tan 12, 20; and the
 # other functions, whose results are stored, 0.1 to 0.2.
-TAKEN_FOR_QUICK = frozenset(f"jaxpr.{name}" for name in ("cos", "sin", "tan"))
-_STORED = (FUNCTIONS | SLOW.keys()) - TAKEN_FOR_QUICK
+_TAKEN_FOR_QUICK = frozenset(f"jaxpr.{name}" for name in ("cos", "sin", "tan"))
+# Functions that jaxpr-expand-elementary writes as polynomials, which XLA takes for quick ones, too.
+_POLYNOMIALS = frozenset(
+    f"jaxpr.{name}" for name in ("acos", "asin", "atan", "atan2", "cbrt", "pow", "rem")
+)
+_COMPLEX_POLYNOMIALS = frozenset(
+    f"jaxpr.{name}" for name in ("cos", "exp", "log", "sin", "sqrt", "tanh")
+)
+# That pass leaves functions of fewer elements alone.  Microseconds of a program that is nothing but
+# a sine, by its elements, jax 0.10 and 0.12, by XLA and with the pass; and of an iteration of a
+# loop with one:
+#    64    6, 14     7, 15      0.15, 0.11   0.15, 0.11
+#   256    6, 14     7, 16      0.61, 0.42   0.58, 0.38
+# 1,000   15, 14    18, 17
+# XLA starts no thread for a program that it thinks is short.
+MIN_ELEMENTS_OF_POLYNOMIALS = 256
+# The ops that a function of complex numbers counts as.
+_OF_COMPLEX = 80
+_STORED = FUNCTIONS | SLOW.keys()
+
+
+@functools.cache
+def is_recomputed(signature: Signature) -> bool:
+    """Whether an op is a slow function that XLA computes again in each kernel that reads it, and
+    for each element that it is broadcast to."""
+    if signature.name in _TAKEN_FOR_QUICK:
+        return True
+    if elements(signature.results[0]) < MIN_ELEMENTS_OF_POLYNOMIALS:
+        return False
+    return signature.name in _POLYNOMIALS or _is_complex_polynomial(signature)
 
 
 @functools.cache
@@ -68,7 +100,22 @@ def is_stored_if_shared(signature: Signature) -> bool:
             # Powers become products, and quotients.
             return signature.named["y"].value < 0
         case name:
-            return name in _STORED
+            return name in _STORED and not is_recomputed(signature)
+
+
+@functools.cache
+def ops_per_element(signature: Signature) -> int:
+    """As how many ops an op counts for each element that a fusion computes."""
+    if _is_complex_polynomial(signature):
+        return _OF_COMPLEX
+    return SLOW.get(signature.name, signature.name in FUSED)
+
+
+def _is_complex_polynomial(signature: Signature) -> bool:
+    """Whether an op is a function of complex numbers that jaxpr-expand-elementary expands."""
+    if signature.name not in _COMPLEX_POLYNOMIALS:
+        return False
+    return dtypes.issubdtype(aval_of(signature.operands[0]).dtype, np.complexfloating)
 
 
 def kept_call() -> ir.Attribute:

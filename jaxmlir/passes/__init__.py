@@ -51,6 +51,7 @@ BUILTIN_PASSES = (
     ("jaxpr-expand-cumulative", "jaxmlir.optimize.cpu.expand_cumulative:ExpandCumulative"),
     ("jaxpr-expand-custom-lin", "jaxmlir.transforms.expand_custom_lin:ExpandCustomLin"),
     ("jaxpr-expand-depthwise", "jaxmlir.optimize.cpu.expand_depthwise:ExpandDepthwise"),
+    ("jaxpr-expand-elementary", "jaxmlir.optimize.cpu.elementary.expand:ExpandElementary"),
     (
         "jaxpr-expand-factorizations",
         "jaxmlir.optimize.cpu.expand_factorizations:ExpandFactorizations",
@@ -63,7 +64,6 @@ BUILTIN_PASSES = (
         "jaxmlir.optimize.cpu.expand_select_and_scatter:ExpandSelectAndScatter",
     ),
     ("jaxpr-expand-sorts", "jaxmlir.optimize.cpu.expand_sorts:ExpandSorts"),
-    ("jaxpr-expand-trigonometry", "jaxmlir.optimize.cpu.expand_trigonometry:ExpandTrigonometry"),
     ("jaxpr-factor-linear-sums", "jaxmlir.optimize.algebra.factor_linear_sums:FactorLinearSums"),
     ("jaxpr-factor-logsumexp", "jaxmlir.optimize.algebra.factor_logsumexp:FactorLogsumexp"),
     ("jaxpr-fence-initial-values", "jaxmlir.optimize.tpu.fence_initial_values:FenceInitialValues"),

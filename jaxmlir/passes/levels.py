@@ -81,7 +81,7 @@ STORAGE = (
     "jaxpr-expand-factorizations",
     "jaxpr-expand-random-bits",
     "jaxpr-expand-sorts",
-    "jaxpr-expand-trigonometry",
+    "jaxpr-expand-elementary",
     "jaxpr-parallel-loops",
     "jaxpr-unroll-scans",
 )
@@ -112,6 +112,11 @@ NEEDED_OPS: dict[str, Set[str]] = {
         f"jaxpr.cum{name}" for name in ("logsumexp", "max", "min", "prod", "sum")
     },
     "jaxpr-expand-depthwise": _CONVOLUTIONS,
+    "jaxpr-expand-elementary": {
+        *("jaxpr.acos", "jaxpr.asin", "jaxpr.atan", "jaxpr.atan2", "jaxpr.cbrt", "jaxpr.cos"),
+        *("jaxpr.exp", "jaxpr.log", "jaxpr.pow", "jaxpr.rem", "jaxpr.sin", "jaxpr.sqrt"),
+        *("jaxpr.tan", "jaxpr.tanh"),
+    },
     "jaxpr-expand-factorizations": {"jaxpr.cholesky", "jaxpr.triangular_solve", "jaxpr.lu"},
     "jaxpr-expand-products": _PRODUCTS,
     "jaxpr-expand-random-bits": {
@@ -123,7 +128,6 @@ NEEDED_OPS: dict[str, Set[str]] = {
         "jaxpr.select_and_scatter_add",
     },
     "jaxpr-expand-sorts": {"jaxpr.sort"},
-    "jaxpr-expand-trigonometry": {"jaxpr.sin", "jaxpr.cos", "jaxpr.tan"},
     "jaxpr-factor-linear-sums": _PRODUCTS | {"jaxpr.reduce_sum"},
     "jaxpr-factor-logsumexp": _SCANS,
     "jaxpr-fence-initial-values": _SCANS,

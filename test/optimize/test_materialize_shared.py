@@ -128,6 +128,21 @@ def test_numbers_are_computed_again():
         assert FENCE not in str(program.run_passes("jaxpr-materialize-shared"))
 
 
+@pytest.mark.parametrize(
+    ("function", "dtype"), [(jnp.arccos, "float32"), (jnp.log, "complex64"), (jnp.exp, "float32")]
+)
+def test_functions_that_become_polynomials_are_stored(function, dtype):
+    """XLA would compute the polynomial in each kernel; a fast function is left to XLA."""
+
+    def shared(x):
+        y = function(x)
+        return 2 * y, jnp.sum(y.reshape(-1, 50), 0), y.reshape(-1, 50).T + 1
+
+    program = jaxmlir.trace(shared)(jnp.linspace(0, 1, 2000).astype(dtype))
+    fenced = FENCE in str(program.run_passes("jaxpr-materialize-shared"))
+    assert fenced == (function is not jnp.exp)
+
+
 def test_a_slow_function_of_few_numbers_is_stored_as_it_is():
     """XLA does not recompute the function for each element that it is multiplied by."""
 

@@ -48,17 +48,18 @@ from jaxmlir.analysis.fusion import (
     INDEXED,
     MOVED,
     SLOW,
-    TAKEN_FOR_QUICK,
     inlined_calls,
+    is_recomputed,
     is_stored_if_shared,
+    ops_per_element,
 )
 from jaxmlir.analysis.op_counts import aval_if_any, elements
 from jaxmlir.analysis.strided_view import SLICES
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.barriers import FencedValue
 
-_SLOW = SLOW.keys() - TAKEN_FOR_QUICK
 # Pieces are computed in the kernels that read them.
 _PIECES = SLICES - FUSIBLE
 _FUSIBLE = FUSIBLE | _PIECES
@@ -176,7 +177,9 @@ class _FenceWalk:
         name, operands = self._body.names[index], self._body.operands[index]
         first, last = self._body.results[index]
         is_reshape = name in _RESHAPES and self._counts[first] == self._counts[operands[0]]
-        if name in _SLOW or (is_reshape and operands[0] in self._slow):
+        signature = self._body.signatures[index]
+        is_slow = name in SLOW and not is_recomputed(signature)
+        if is_slow or (is_reshape and operands[0] in self._slow):
             self._slow.add(first)
         inputs = self._read_by_each_element(name, operands, first)
         callee = self._of(self._calls[index]) if index in self._calls else None
@@ -187,12 +190,11 @@ class _FenceWalk:
             if name in _JOINS or not self._joined.isdisjoint(inputs):
                 self._joined.update(range(first, last))
             if name not in INDEXED:
-                self._fence_branched(name, inputs, range(first, last))
-        outs = last - first
-        costs = _of_op(name, callee and callee.results, [self._costs[v] for v in inputs], outs)
-        again = _of_op(name, callee and callee.again, [self._again[v] for v in inputs], outs)
-        if is_stored_if_shared(self._body.signatures[index]):
-            again = [_FREE] * outs
+                self._fence_branched(signature, inputs, range(first, last))
+        costs = _of_op(signature, callee and callee.results, [self._costs[v] for v in inputs])
+        again = _of_op(signature, callee and callee.again, [self._again[v] for v in inputs])
+        if is_stored_if_shared(signature):
+            again = [_FREE] * (last - first)
         views = {} if callee is None else _views(callee, first, self._users)
         for value, cost, cost_again in zip(range(first, last), costs, again, strict=False):
             array = self._arrays.get(value)
@@ -210,19 +212,21 @@ class _FenceWalk:
         count = self._counts[result]
         return {v for v in operands if not _is_hoisted(v, count, self._counts, self._slow)}
 
-    def _fence_branched(self, name: str, read: Collection[int], results: Iterable[int]) -> None:
+    def _fence_branched(
+        self, signature: Signature, read: Collection[int], results: Iterable[int]
+    ) -> None:
         """Fences values that an op would compute in a kernel that is not vectorized."""
         arrays = [
             v for v in read if self._counts[v] >= FEW_ELEMENTS and _is_array(self._body.types[v])
         ]
-        if name in TAKEN_FOR_QUICK:
+        if is_recomputed(signature):
             # This op is vectorized if its operand is stored.
             for v in arrays:
                 if self._branches.counts[v] >= MAX_BRANCHES:
                     self._fence_in_branches(v)
                     self._branches.forget([v])
         dear = [v for v in arrays if self._costs[v].ops > self._threshold]
-        for v in self._branches.meet(name, results, read, dear):
+        for v in self._branches.meet(signature.name, results, read, dear):
             if self._costs[v] != _FREE:
                 self._fence_in_branches(v)
 
@@ -315,13 +319,12 @@ class _Branches:
 
 
 def _of_op(
-    name: str, called: Sequence[ElementCost] | None, read: Sequence[ElementCost], outs: int
+    signature: Signature, called: Sequence[ElementCost] | None, read: Sequence[ElementCost]
 ) -> list[ElementCost]:
     """The costs of an op's results, given those of its operands; none if it is not fused.
 
     Args:
       called: for a call, the costs of the callee's results.
-      outs: the number of results.
     """
     if called is not None:
         # It is unknown which argument a result reads: the most expensive one stands for all.
@@ -331,9 +334,10 @@ def _of_op(
             ElementCost(min(cost.ops + cost.reads * ops, _MUCH), min(cost.reads * reads, _MUCH))
             for cost in called
         ]
-    if name in _FUSIBLE:
-        ops = sum([cost.ops for cost in read]) + SLOW.get(name, name in FUSED)
-        return [ElementCost(min(ops, _MUCH), min(sum([cost.reads for cost in read]), _MUCH))] * outs
+    if signature.name in _FUSIBLE:
+        ops = sum([cost.ops for cost in read]) + ops_per_element(signature)
+        cost = ElementCost(min(ops, _MUCH), min(sum([cost.reads for cost in read]), _MUCH))
+        return [cost] * len(signature.results)
     return []
 
 

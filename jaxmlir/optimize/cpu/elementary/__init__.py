@@ -1,0 +1,1 @@
+"""``jaxpr-expand-elementary``: elementary functions as polynomials, which XLA vectorizes."""
