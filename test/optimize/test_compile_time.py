@@ -107,7 +107,9 @@ def test_passes_write_few_ops_more(name):
     program = program.run_passes(",".join(e for e in LEVELS[2] if e not in STORAGE))
     for element in STORAGE:
         after = program.run_passes(element)
-        assert ops(after) <= 1.1 * ops(program) + 16, element
+        # The blocks of one cumulative sum take 40 ops.
+        added = 48 if element == "jaxpr-expand-cumulative" else 16
+        assert ops(after) <= 1.1 * ops(program) + added, element
         program = after
 
 

@@ -12,7 +12,7 @@ from jax import lax
 
 import jaxmlir
 from jaxmlir._compat import jax_version
-from jaxmlir.optimize.cpu import order_in_place_updates
+from jaxmlir.optimize.cpu.materialize_shared import in_place_updates
 from jaxmlir.passes import STORAGE
 
 pytestmark = pytest.mark.compat
@@ -627,8 +627,8 @@ def test_random_loops_that_write_in_place(steps):
     x = np.linspace(-1, 1, 48, dtype=np.float32).reshape(12, 4)
     program = jaxmlir.trace(f)(x, 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order_in_place_updates, "MIN_ELEMENTS", 1)
-        patch.setattr(order_in_place_updates, "MIN_RATIO", 1)
+        patch.setattr(in_place_updates, "MIN_ELEMENTS", 1)
+        patch.setattr(in_place_updates, "MIN_RATIO", 1)
         value, _ = fenced_and_remarks(program.optimize(1))
         gradient, _ = fenced_and_remarks(program.grad().optimize(1))
     np.testing.assert_allclose(value(x, 1), jax.jit(f)(x, 1), rtol=1e-5)

@@ -44,7 +44,7 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import count
 from jaxmlir.optimize.algebra.logsumexps import NEEDED, LogSumExpReader, worthwhile
-from jaxmlir.optimize.cpu.order_in_place_updates import READS, WRITES
+from jaxmlir.optimize.cpu.materialize_shared.in_place_updates import READS, WRITES
 from jaxmlir.optimize.vectorize.batchable import called
 from jaxmlir.optimize.vectorize.isomorphic import Column, Group, with_dynamic_slices
 from jaxmlir.passes.base import Amount, Count, Pass

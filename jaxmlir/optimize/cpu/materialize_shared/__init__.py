@@ -5,16 +5,14 @@ computes it once for each.  That is right where recomputing is cheaper than a tr
 compounds: if a stencil is applied twenty times, each element of the result reads five elements of
 the step before, each of which reads five ...; fused all the way down, work and compile time grow
 exponentially.  A *fence* on a value is the identity, which XLA does not fuse across: the value is
-computed once and stored.  :mod:`jaxmlir.optimize.cpu.recomputation` finds the values for which this
-pays.
+computed once and stored.  :mod:`.recomputation` finds the values for which this pays.
 
 Other values are fenced as well: the parts of sums of many arrays, whatever they cost
-(:mod:`jaxmlir.optimize.cpu.split_wide_sums`); operands of reductions, where another value would be
-stored for the reduction (:mod:`jaxmlir.optimize.cpu.materialize_reduction_inputs`); slices that an
-op reads in two arrangements (:mod:`jaxmlir.optimize.cpu.materialize_slices`); and values that would
-be computed element by element (:mod:`jaxmlir.optimize.cpu.materialize_scalar_kernels`).  In loops
-that write arrays in place, values read from an array are fenced together with the update that
-overwrites them (:mod:`jaxmlir.optimize.cpu.order_in_place_updates`).
+(:mod:`.wide_sums`); operands of reductions, where another value would be stored for the reduction
+(:mod:`.reduction_inputs`); slices that an op reads in two arrangements (:mod:`.slices`); and values
+that would be computed element by element (:mod:`.scalar_kernels`).  In loops that write arrays in
+place, values read from an array are fenced together with the update that overwrites them
+(:mod:`.in_place_updates`).
 
 An array that a call returns twice, as it is and reshaped, gets one fence for both: if the array
 were also read without the fence, XLA might overwrite it (:mod:`jaxmlir.optimize.barriers`).
@@ -34,12 +32,12 @@ from jaxmlir.dialect.ir import body_of, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.barriers import FencedValue, alone, fences
-from jaxmlir.optimize.cpu.materialize_reduction_inputs import summed_apart
-from jaxmlir.optimize.cpu.materialize_scalar_kernels import computed_singly
-from jaxmlir.optimize.cpu.materialize_slices import read_in_two_ways
-from jaxmlir.optimize.cpu.order_in_place_updates import loop_bodies, order_reads
-from jaxmlir.optimize.cpu.recomputation import dear_values
-from jaxmlir.optimize.cpu.split_wide_sums import crowded_sums
+from jaxmlir.optimize.cpu.materialize_shared.in_place_updates import loop_bodies, order_reads
+from jaxmlir.optimize.cpu.materialize_shared.recomputation import dear_values
+from jaxmlir.optimize.cpu.materialize_shared.reduction_inputs import summed_apart
+from jaxmlir.optimize.cpu.materialize_shared.scalar_kernels import computed_singly
+from jaxmlir.optimize.cpu.materialize_shared.slices import read_in_two_ways
+from jaxmlir.optimize.cpu.materialize_shared.wide_sums import crowded_sums
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
 
