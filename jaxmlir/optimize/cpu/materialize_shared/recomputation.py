@@ -60,9 +60,7 @@ from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.barriers import FencedValue
 
-# Pieces are computed in the kernels that read them.
 _PIECES = SLICES - FUSIBLE
-_FUSIBLE = FUSIBLE | _PIECES
 _JOINS = with_trait(Trait.JOINING)
 _VIEWS = with_trait(Trait.VIEW) | {"jaxpr.slice"}
 _RESHAPES = with_trait(Trait.RESHAPE) | {"jaxpr.broadcast_in_dim"}
@@ -147,6 +145,8 @@ class _FenceWalk:
         self._costs = [_ARGUMENT] * body.arity + [_FREE] * (len(self._counts) - body.arity)
         self._again = list(self._costs)
         self._slow: set[int] = set()
+        # The values that a kernel computes with a function that it recomputes.
+        self._recomputed: set[int] = set()
         self._joined: set[int] = set()
         self._branches = _Branches()
         # For each value that is another value in another shape, that other value.
@@ -186,13 +186,20 @@ class _FenceWalk:
         if callee is not None:
             self._joined.update(itertools.compress(range(first, last), callee.joined))
             self._branches.counts.update(dict(enumerate(callee.branches, start=first)))
-        elif name in _FUSIBLE:
+        # Pieces are stored where they are cheap, and computed by each kernel that reads them if
+        # that takes a function.
+        is_fused = name in FUSIBLE or (name in _PIECES and operands[0] in self._recomputed)
+        if is_fused:
+            if is_recomputed(signature) or not self._recomputed.isdisjoint(inputs):
+                self._recomputed.update(range(first, last))
             if name in _JOINS or not self._joined.isdisjoint(inputs):
                 self._joined.update(range(first, last))
             if name not in INDEXED:
                 self._fence_branched(signature, inputs, range(first, last))
-        costs = _of_op(signature, callee and callee.results, [self._costs[v] for v in inputs])
-        again = _of_op(signature, callee and callee.again, [self._again[v] for v in inputs])
+        costs, again = [], []
+        if callee is not None or is_fused:
+            costs = _of_op(signature, callee and callee.results, [self._costs[v] for v in inputs])
+            again = _of_op(signature, callee and callee.again, [self._again[v] for v in inputs])
         if is_stored_if_shared(signature):
             again = [_FREE] * (last - first)
         views = {} if callee is None else _views(callee, first, self._users)
@@ -282,6 +289,7 @@ class _FenceWalk:
         views = tuple([v - first for v in others])
         self._fenced.append(FencedValue(index, value - first, reason, views))
         self._costs[value] = self._again[value] = _FREE
+        self._recomputed.discard(value)
 
 
 class _Branches:
@@ -321,7 +329,7 @@ class _Branches:
 def _of_op(
     signature: Signature, called: Sequence[ElementCost] | None, read: Sequence[ElementCost]
 ) -> list[ElementCost]:
-    """The costs of an op's results, given those of its operands; none if it is not fused.
+    """The costs of the results of a call or a fused op, given those of its operands.
 
     Args:
       called: for a call, the costs of the callee's results.
@@ -334,11 +342,9 @@ def _of_op(
             ElementCost(min(cost.ops + cost.reads * ops, _MUCH), min(cost.reads * reads, _MUCH))
             for cost in called
         ]
-    if signature.name in _FUSIBLE:
-        ops = sum([cost.ops for cost in read]) + ops_per_element(signature)
-        cost = ElementCost(min(ops, _MUCH), min(sum([cost.reads for cost in read]), _MUCH))
-        return [cost] * len(signature.results)
-    return []
+    ops = sum([cost.ops for cost in read]) + ops_per_element(signature)
+    cost = ElementCost(min(ops, _MUCH), min(sum([cost.reads for cost in read]), _MUCH))
+    return [cost] * len(signature.results)
 
 
 def _users(
@@ -352,16 +358,11 @@ def _users(
     for v in set(body.returned):
         use_counts[v] = 1
     sliced: Counter[int] = Counter()
-    # Users first.
-    for index in reversed(range(len(body.ops))):
-        name, operands = body.names[index], body.operands[index]
+    for index, (name, operands) in enumerate(zip(body.names, body.operands, strict=True)):
         if index in calls:
             of_arguments = dict(zip(operands, callee(calls[index]).users, strict=True))
             for v, users in of_arguments.items():
                 use_counts[v] += users
-        elif name in _PIECES:
-            # Each element is in one piece.
-            use_counts[operands[0]] += max(use_counts[slice(*body.results[index])], default=0)
         elif name == "jaxpr.slice":
             sliced[operands[0]] += counts[body.results[index][0]]
         else:
@@ -420,7 +421,7 @@ def _computed_once(body: FunctionView, calls: Mapping[int, str]) -> set[int]:
                 continue
             if is_fused and len(results) == 1 and shapes[body.types[v]] == shape:
                 where |= places
-            elif name in MOVED or name in _PIECES or index in calls:
+            elif name in MOVED or index in calls:
                 # The op may read each element several times.
                 where |= {*results[:1], name}
             else:
