@@ -233,6 +233,23 @@ def test_random_windows(data):
     np.testing.assert_array_equal(np.asarray(after(x)), np.asarray(want))
 
 
+@pytest.mark.parametrize("dtype", ["bool", "float8_e4m3fn", "float8_e5m2", "uint8"])
+def test_windows_of_types_without_infinities(dtype):
+    """What windows are padded with is less than every element, however few bits it has."""
+    x = jnp.asarray(np.arange(40).reshape(5, 8) % 7 - 3).astype(dtype)
+    least = jnp.asarray(
+        -jnp.inf if dtype == "float8_e5m2" else jnp.finfo(dtype).min if "float" in dtype else 0,
+        dtype,
+    )
+
+    def function(x):
+        return lax.reduce_window(x, np.asarray(least), lax.max, (3, 3), (1, 1), "SAME")
+
+    after = jaxmlir.trace(function)(x).run_passes("jaxpr-unroll-reductions{calls=inf}")
+    assert "reduce_window" not in str(after)
+    np.testing.assert_array_equal(after(x).astype(float), jax.jit(function)(x).astype(float))
+
+
 @pytest.mark.parametrize("kind", ["sum", "max"])
 @pytest.mark.parametrize("size", [3, 4, 7, 50, 63, 64, 300])
 def test_long_windows_are_combined_by_powers_of_two(kind, size):

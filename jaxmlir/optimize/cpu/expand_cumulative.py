@@ -108,7 +108,9 @@ class ExpandCumulative(ExpandOps):
 def _is_supported(name: str, dtype: Any) -> bool:
     if dtype == dtypes.bfloat16:
         return True
-    return isinstance(dtype, np.dtype) and dtype.kind in ("f" if name == _LOGSUMEXP else "iufc")
+    # Types that are no part of NumPy have few bits, and XLA rounds each step.
+    is_numpy = isinstance(dtype, np.dtype) and dtype.isbuiltin == 1
+    return is_numpy and dtype.kind in ("f" if name == _LOGSUMEXP else "iufc")
 
 
 class _Blocks(NamedTuple):

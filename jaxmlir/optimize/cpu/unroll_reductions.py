@@ -51,6 +51,7 @@ import numpy as np
 from jax import lax
 
 from jaxmlir._compat import dtypes, jax_version
+from jaxmlir.analysis.arithmetic import identity
 from jaxmlir.analysis.function_view import OpView, node_of
 from jaxmlir.analysis.fusion import FUNCTIONS, SLOW
 from jaxmlir.analysis.manager import outside_kernels
@@ -290,18 +291,6 @@ def _of_windows(node: OpView) -> Expansion | None:
     return Expansion(reason, write, ops, SAVED_OF_WINDOWS * result.size * count)
 
 
-def _identity(name: str, dtype: Any) -> np.ndarray | None:
-    """The element that changes no reduction over windows; ``None`` for types that have none."""
-    if _COMBINED[name] is lax.add:
-        return np.zeros((), dtype)
-    least = _COMBINED[name] is lax.max
-    if dtypes.issubdtype(dtype, np.integer):
-        limits = dtypes.iinfo(dtype)
-        return np.asarray(limits.min if least else limits.max, dtype)
-    infinity = np.asarray(-np.inf if least else np.inf, dtype)
-    return infinity if dtypes.issubdtype(dtype, np.floating) and np.isinf(infinity) else None
-
-
 def _slid(x: Any, *, name: str, windows: tuple[_Windows, ...]) -> list[Any]:
     """The reduction over windows, along one dimension after the other."""
     combine, dtype = _COMBINED[name], x.dtype
@@ -309,7 +298,7 @@ def _slid(x: Any, *, name: str, windows: tuple[_Windows, ...]) -> list[Any]:
         x = lax.convert_element_type(x, np.float32)
     padding = [w.padding for w in windows]
     if np.any(padding):
-        x = lax.pad(x, _identity(name, x.dtype), padding)
+        x = lax.pad(x, identity(record_of(name).combine, x.dtype), padding)
     for axis, along in enumerate(windows):
         if along.size > 1 or along.stride > 1:
             x = _slid_along(x, axis, along, combine)
