@@ -40,4 +40,6 @@ def test_what_several_kernels_read(function, opcode, stored):
     assert (read(3) == read(1)) is stored
     program = jaxmlir.trace(function)(X, W)
     (main,) = program.functions.values()
+    # Powers become polynomials, which XLA computes again.
+    stored = stored and opcode != "power"
     assert is_stored_if_shared(analyses_of(program).body(main).signatures[-1]) is stored

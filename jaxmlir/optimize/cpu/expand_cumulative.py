@@ -61,7 +61,7 @@ MAX_BLOCK = 16
 # Nanoseconds saved per element, and the ops each time that an array is cut into blocks: it takes
 # 0.05 s more to compile than what JAX writes, and 0.1 s in a loop.
 SAVED = 4.0
-OPS = 200
+OPS = 150
 MIN_SAVED = 16_000.0
 
 # An addition of logarithms takes longer than an access to memory: with blocks of 2 elements a
