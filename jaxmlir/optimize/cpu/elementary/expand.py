@@ -77,7 +77,7 @@ _COMPLEX = {
     "cos": Elementary(complex_numbers.cos, 6.0, 120),
     "tanh": Elementary(complex_numbers.tanh, 6.0, 125),
 }
-# As above: exp 7, 8, 1.5; log 9, 6, 2; expm1 9, 2, 2.
+# As above: exp 7, 8, 1.5; log 9, 6, 2.
 _HALF = {
     "exp": Elementary(_in_32_bits(lax.exp), 4.0, 2),
     "log": Elementary(_in_32_bits(lax.log), 3.0, 2),

@@ -97,13 +97,9 @@ def angle(y: Any, x: Any) -> Any:
     return with_sign(value, y)
 
 
-def sine_and_cosine(x: Any, remainder: Any = None) -> tuple[Any, Any]:
-    """The sine and the cosine of 64-bit floats that 32-bit floats were made from.
-
-    Args:
-      remainder: small numbers that are to be added to the argument.
-    """
-    sine, cosine, quarter = _in_quarter(x, remainder)
+def sine_and_cosine(x: Any) -> tuple[Any, Any]:
+    """The sine and the cosine of 64-bit floats that 32-bit floats were made from."""
+    sine, cosine, quarter = _in_quarter(x)
     return _of_quarter(quarter, sine, cosine), _of_quarter(quarter + 1, sine, cosine)
 
 
@@ -122,15 +118,13 @@ def _has_bit(x: Any, bit: int) -> Any:
     return (x & bit) != 0
 
 
-def _in_quarter(x: Any, remainder: Any = None) -> tuple[Any, Any, Any]:
+def _in_quarter(x: Any) -> tuple[Any, Any, Any]:
     """The sine and the cosine of a number minus quarters of a turn; and the number of these."""
     first, second, *others = (_from_whole(x * p) for p in TURNS)
     tail = functools.reduce(lax.add, others[::-1])
     quarters = whole(4 * (first + second + tail))
     # If these nearly cancel, the first two differences are exact.
     rest = 2 * np.pi * (first - 0.25 * quarters + second + tail)
-    if remainder is not None:
-        rest = rest + remainder
     square = rest * rest
     sine = rest * polynomial(square, SINE)
     cosine = polynomial(square, COSINE)

@@ -438,11 +438,9 @@ def reduction_of_single_elements(r: Rewriter, node: RewriteNode) -> list[ir.Valu
     axes, shape = node.get("axes"), shape_of(x)
     if node.get("out_sharding") is not None or any(shape[d] != 1 for d in axes):
         return None
-    return (
-        [r.build("squeeze", [x], node.type, encoded(dimensions=tuple(sorted(axes))))]
-        if len(axes)
-        else [x]
-    )
+    if not len(axes):
+        return [x]
+    return [r.build("squeeze", [x], node.type, encoded(dimensions=tuple(sorted(axes))))]
 
 
 # --- conversion -----------------------------------------------------------------------------------
